@@ -4,18 +4,56 @@
  */
 #ifndef SX_CORE_GRAD_SWEEP_H
 #define SX_CORE_GRAD_SWEEP_H
-#include "core/ir/ir.h"
+#include "core/ir/program.h"
 
 #define SX_GRAD_NONE UINT32_MAX
 
 typedef struct {
     sx_ctx *cx;
+    /* What is asked for. */
+    const sx_graph *from;
+    const bool *wrt; /* [nodes of from] parameters whose cotangents are asked for */
+    bool *reached;   /* [nodes of from] what is differentiated; then all that it depends on */
+    bool body;       /* `from` is the body of an operation, for messages */
+    /* What is made. */
     sx_graph *graph; /* the program, and behind it what the rules append */
     sx_code code;
     uint32_t forward_count; /* nodes of the program */
     bool *wanted;           /* [forward_count] a cotangent of it is of use */
     uint32_t *cotangent;    /* [forward_count] a node, or SX_GRAD_NONE: the cotangent is zero */
+    sx_node_id *image;      /* [nodes of from] the node of `graph` */
+    uint32_t *source;       /* [source_count] and back: the node of `from` */
+    uint32_t source_count, source_capacity, wanted_capacity;
 } sx_sweep;
+
+/* walk.c: `graph` becomes a copy of `from` in which composites between what is asked for are taken apart, and scans
+ * stack the values that they carry; then the caller puts the cotangents of what is differentiated; then the walk back.
+ *   errors   SX_UNIMPLEMENTED an operation without a rule, with the node */
+sx_code sx_sweep_forward(sx_sweep *s);
+void sx_put_cotangent(sx_sweep *s, sx_node_id value, sx_node_id part);
+sx_code sx_sweep_back(sx_sweep *s);
+/* False: its derivative is zero wherever there is one. */
+bool sx_has_slope(sx_op op);
+bool sx_is_float(const sx_type *type);
+
+/* Regions are computed once for all their results, which are nodes of their own (siblings). Is there one before node
+ * n, a region? And the next one behind node m, a sibling of n or n itself; the number of nodes: there is none. */
+bool sx_sibling_before(const sx_graph *graph, uint32_t n);
+uint32_t sx_sibling_next(const sx_graph *graph, uint32_t n, uint32_t m);
+
+/* slopes.c: for each result of a region the set of operands (a bit each) on which it depends by a slope. */
+sx_code sx_region_slopes(sx_ctx *cx, sx_op op, const sx_attr *attr,
+                         uint64_t operands[SX_PROGRAM_RESULTS_MAX]);
+/* For each result of a program the set of its parameters. */
+sx_code sx_program_slopes(sx_ctx *cx, const sx_program *program,
+                          uint64_t parameters[SX_PROGRAM_RESULTS_MAX]);
+/* For each parameter of a step the set that it depends on in some round: itself, and for those below `carried`, whose
+ * results see `sees`, what goes into it. */
+void sx_carried_slopes(uint32_t carried, const uint64_t *sees, uint64_t stands_for[SX_INPUTS_MAX]);
+/* rules_region.c: the step of a scan gives besides its results what it carries, at the start of the round. */
+sx_code sx_stack_carried(sx_ctx *cx, sx_attr *attr);
+/* Results that scans stack and no output needs are left out. Nodes keep their numbers. */
+sx_code sx_drop_unread(sx_ctx *cx, sx_graph *graph);
 
 /* A node and the cotangent of its result. A copy: the tables of the graph grow while rules run. */
 typedef struct {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""grad as its users meet it: the program with its gradients is compiled, run as native code and compared with central
-differences of numpy in float64; backward passes of models are compiled for it and for a GPU and verified; what is
-refused is named."""
+"""grad as its users meet it: the program with its gradients, of text and of an ONNX model with an LSTM, is compiled,
+run as native code and compared with central differences of numpy in float64; backward passes of models are compiled for
+it and for a GPU and verified; what is refused is named."""
 import json
 import os
 import subprocess
@@ -9,6 +9,12 @@ import sys
 import tempfile
 
 import numpy as np
+
+try:
+    import onnx
+    from onnx import helper
+except ImportError as error:
+    sys.exit(f"{error}: run deploy/install-deps.sh, which puts it into build/venv")
 
 CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
 GOLDEN = os.path.join(os.environ["SX_SOURCE_DIR"], "tests", "golden", "grad")
@@ -54,21 +60,40 @@ def loss(x, labels, weights):
     return -logs[np.arange(len(labels)), labels].sum()
 
 
-def differences(x, labels, weights, name):
+def differences(function, values, name):
     """Central differences at h and h / 2, and how far each may be off: a third of the distance of the two, which is the
     error of the second where the third derivative rules, and rounding of the sum over h."""
     made = []
     for h in (2.0**-14, 2.0**-15):
-        slope = np.zeros_like(weights[name])
+        slope = np.zeros_like(values[name])
         for at in np.ndindex(*slope.shape):
-            moved = {k: v.copy() for k, v in weights.items()}
+            moved = {k: v.copy() for k, v in values.items()}
             moved[name][at] += h
-            high = loss(x, labels, moved)
+            high = function(moved)
             moved[name][at] -= 2 * h
-            slope[at] = (high - loss(x, labels, moved)) / (2 * h)
+            slope[at] = (high - function(moved)) / (2 * h)
         made.append(slope)
-    rounding = 2.0**-53 * 64 * abs(loss(x, labels, weights)) * 2**15
+    rounding = 2.0**-53 * 64 * abs(function(values)) * 2**15
     return made[1], np.abs(made[0] - made[1]) + rounding
+
+
+def check_gradient(function, values, name, gradient):
+    slope, allowed = differences(function, values, name)
+    assert gradient.shape == slope.shape and np.abs(slope).max() > 0.1
+    assert (np.abs(gradient - slope) <= allowed).all(), (name, np.abs(gradient - slope).max(), allowed.max())
+    # the check sees a gradient with another sign, and one with a row left out
+    assert not (np.abs(-gradient - slope) <= allowed).all()
+    gradient.flat[0] = 0
+    assert not (np.abs(gradient - slope) <= allowed).all() or slope.flat[0] == 0
+
+
+def given(folder, inputs, weights):
+    options = []
+    for name, value in {**inputs, **weights}.items():
+        path = os.path.join(folder, name + ".npy")
+        np.save(path, value)
+        options += ["--input" if name in inputs else "--weight", f"{name}={path}"]
+    return options
 
 
 def test_native(folder):
@@ -84,28 +109,62 @@ def test_native(folder):
     weights = {"w1": rng.standard_normal((6, 9)), "b1": rng.standard_normal(9), "w2": rng.standard_normal((9, 4))}
     x = rng.standard_normal((5, 6))
     labels = np.array([3, 0, 1, 1, 2])
-    options = []
-    for name, value in {"x": x, "labels": labels, "table": np.arange(4), **weights}.items():
-        path = os.path.join(folder, name + ".npy")
-        np.save(path, value)
-        options += ["--input" if name in ("x", "labels") else "--weight", f"{name}={path}"]
+    options = given(folder, {"x": x, "labels": labels}, {"table": np.arange(4), **weights})
     out = os.path.join(folder, "out")
     client("run", module, *options, "--output", out, "--check")
     got = np.load(os.path.join(out, "loss.npy"))
     expected = loss(x, labels, weights)
     assert abs(got - expected) < 1e-12 * abs(expected), (got, expected)
     files = sorted(os.listdir(out))
-    for name, value in weights.items():
+    for name in weights:
         file = [f for f in files if f.startswith("grad") and name in f]
         assert len(file) == 1, files
-        gradient = np.load(os.path.join(out, file[0]))
-        slope, allowed = differences(x, labels, weights, name)
-        assert gradient.shape == value.shape and np.abs(slope).max() > 0.1
-        assert (np.abs(gradient - slope) <= allowed).all(), (name, np.abs(gradient - slope).max(), allowed.max())
-        # the check sees a gradient with another sign, and one with a row left out
-        assert not (np.abs(-gradient - slope) <= allowed).all()
-        gradient.flat[0] = 0
-        assert not (np.abs(gradient - slope) <= allowed).all() or slope.flat[0] == 0
+        check_gradient(lambda v: loss(x, labels, v), weights, name, np.load(os.path.join(out, file[0])))
+
+
+def lstm(values, above):
+    """The sum of `above` times the states of an LSTM in both directions."""
+    total, width = 0.0, values["r"].shape[2]
+    for way in range(2):
+        h, c = values["h"][way], values["c"][way]
+        bias = values["b"][way].reshape(2, -1).sum(axis=0)
+        for at in range(len(values["x"]))[::-1 if way else 1]:
+            z = values["x"][at] @ values["w"][way].T + h @ values["r"][way].T + bias
+            i, o, f = (1 / (1 + np.exp(-z[:, k * width:(k + 1) * width])) for k in range(3))
+            c = f * c + i * np.tanh(z[:, 3 * width:])
+            h = o * np.tanh(c)
+            total += (above[at, way] * h).sum()
+    return total
+
+
+def test_lstm(folder):
+    """A model of ONNX with symbolic batch: two scans and the scans back, all inputs and weights."""
+    steps, batch, width, hidden = 5, 2, 2, 3
+    rng = np.random.default_rng(21)
+    shapes = {"x": (steps, batch, width), "h": (2, batch, hidden), "c": (2, batch, hidden),
+              "w": (2, 4 * hidden, width), "r": (2, 4 * hidden, hidden), "b": (2, 8 * hidden)}
+    values = {name: rng.standard_normal(shape) for name, shape in shapes.items()}
+    weights = {name: values[name] for name in "wrb"}
+    above = rng.standard_normal((steps, 2, batch, hidden))
+
+    def info(name):
+        shape = ["batch" if k == 1 else extent for k, extent in enumerate(shapes[name])] if name in shapes else None
+        return helper.make_tensor_value_info(name, onnx.TensorProto.DOUBLE, shape)
+
+    node = helper.make_node("LSTM", ["x", "w", "r", "b", "", "h", "c"], ["y"], hidden_size=hidden,
+                            direction="bidirectional")
+    graph = helper.make_graph([node], "lstm", [info(name) for name in "xhc"], [info("y")],
+                              [onnx.numpy_helper.from_array(value, name) for name, value in weights.items()])
+    model, step, module = (os.path.join(folder, "lstm." + end) for end in ("onnx", "sx", "sxm"))
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), model)
+    wrt = [word for name in "xhc" for word in ("--wrt", name)]
+    client("grad", model, "--wrt", "weights", *wrt, "-o", step)
+    client("compile", step, "--no-daemon", "--dim", f"batch={batch}", "-o", module)
+    inputs = {"cotangent(y)": above, **{name: values[name] for name in "xhc"}}
+    out = os.path.join(folder, "states")
+    client("run", module, *given(folder, inputs, weights), "--output", out, "--check")
+    for name in values:
+        check_gradient(lambda v: lstm(v, above), values, name, np.load(os.path.join(out, f"grad({name}).npy")))
 
 
 def test_models(folder):
@@ -116,7 +175,8 @@ def test_models(folder):
             ("causal_attention", "--wrt q --wrt k --wrt v --wrt bias", ("native", "h100")),
             ("encoder", "--wrt weights --wrt x --of first", ("native",)),
             ("embedding", "--wrt weights", ("native", "h100")),
-            ("conv_block", "--wrt weights --wrt x", ("native",))):
+            ("conv_block", "--wrt weights --wrt x", ("native",)),
+            ("lstm", "--wrt weights --wrt x --wrt h --wrt c --of y", ("native",))):
         step = os.path.join(folder, name + ".sx")
         module = os.path.join(folder, name + ".sxm")
         client("grad", os.path.join(GOLDEN, name + ".sx"), *words.split(), "-o", step)
@@ -167,6 +227,7 @@ def test_refused(folder):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         test_native(folder)
+        test_lstm(folder)
         test_models(folder)
         test_forms(folder)
         test_refused(folder)

@@ -60,9 +60,21 @@ def encoder(p):
     return x + jax.nn.silu(norm(x, 1e-5, p["n2.w"]) @ p["w1"] + p["b1"]) @ p["w2"]
 
 
+def lstm(p):
+    def step(state, projected):
+        h, c = state
+        i, o, f, g = jnp.split(projected + h @ p["r"][0].T, 4, axis=1)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+
+    projected = p["x"] @ p["w"][0].T + p["b"][0, :12] + p["b"][0, 12:]
+    return lax.scan(step, (p["h"][0], p["c"][0]), projected)[1][:, None]
+
+
 # The function, the output it is, and how many numbers a parameter of integers has.
 PROGRAMS = {causal_attention: ("y", 0), conv_block: ("y", 0), cross_entropy: ("loss", 4), embedding: ("y", 9),
-            encoder: ("y", 0)}
+            encoder: ("y", 0), lstm: ("y", 0)}
 
 
 def sx(*arguments):
@@ -72,9 +84,10 @@ def sx(*arguments):
 
 
 def drawn(text, integers):
-    """A tensor for each parameter of floats, and one for each of integers."""
+    """A tensor for each parameter of floats, and one for each of integers. Those of bodies stand further right."""
     reals, counts = {}, {}
-    for name, kind, shape in re.findall(r'parameter \{name = "([^"]+)", weight = \d\} : (\w+)\[([^\]]*)\]', text):
+    pattern = r'^    %\w+ = parameter \{name = "([^"]+)", weight = \d\} : (\w+)\[([^\]]*)\]'
+    for name, kind, shape in re.findall(pattern, text, re.MULTILINE):
         shape = [EXTENTS.get(extent) or int(extent) for extent in shape.split(", ")]
         if kind == "i64":
             counts[name] = RNG.integers(0, integers, shape)

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/grad/grad.h"
+#include "core/ir/program.h"
 #include "tests/lib/test.h"
 
 #define P UINT64_C(2147483647)
@@ -234,40 +235,100 @@ static void slope_of(trial *t, uint64_t *exact, double *real, double *size)
 
 /* ---- exact ---- */
 
-/* The degree of each node in t, or DEGREE_MAX + 1. */
-static uint32_t degree_of(const sx_graph *graph, sx_ctx *cx, uint32_t output)
+static uint64_t capped(uint64_t degree)
+{
+    return degree > DEGREE_MAX ? DEGREE_MAX + 1 : degree;
+}
+
+/* `degree` holds those of the operands of a region, and then of its results. */
+static void degrees_of_region(sx_ctx *cx, const sx_node *node, const sx_attr *attr,
+                              const sx_type *slices, uint64_t *degree);
+
+/* The degree of each node in t, or DEGREE_MAX + 1. `given`: those of the parameters, or NULL: floats have 1. */
+static uint64_t *degrees_of(sx_ctx *cx, const sx_graph *graph, const uint64_t *given)
 {
     uint64_t *degree = SX_NEW_ARRAY(cx, uint64_t, graph->node_count);
+    uint32_t parameters = 0;
     ck_assert_ptr_nonnull(degree);
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const sx_node *node = &graph->node[n];
+        const sx_attr *attr = sx_graph_attr(graph, node);
+        uint64_t each[SX_INPUTS_MAX + 1];
         uint64_t most = 0;
         uint64_t sum = 0;
         int64_t largest = 1;
         for (uint32_t k = 0; k < node->input_count; k++) {
             sx_node_id x = sx_graph_input(graph, node, k);
-            most = degree[x.i] > most ? degree[x.i] : most;
-            sum += degree[x.i];
+            each[k] = degree[x.i];
+            most = each[k] > most ? each[k] : most;
+            sum += each[k];
             int64_t elements = sx_tensor_elements(&sx_graph_node(graph, x)->type);
             largest = elements > largest ? elements : largest;
         }
         bool product = node->op == SX_OP_MULTIPLY || node->op == SX_OP_DOT_GENERAL ||
                        node->op == SX_OP_CONVOLUTION;
-        bool several = (sx_op_info_of(node->op)->attrs & SX_A(reducer)) != 0 &&
-                       sx_graph_attr(graph, node)->reducer == SX_PRODUCT;
-        degree[n] = node->op == SX_OP_PARAMETER && is_float(&node->type) ? 1 : most;
-        degree[n] = product ? sum : degree[n];
-        degree[n] = several ? most * (uint64_t)largest : degree[n];
-        degree[n] = degree[n] > DEGREE_MAX ? DEGREE_MAX + 1 : degree[n];
+        bool several =
+            (sx_op_info_of(node->op)->attrs & SX_A(reducer)) != 0 && attr->reducer == SX_PRODUCT;
+        degree[n] = product ? sum : several ? most * (uint64_t)largest : most;
+        if (node->op == SX_OP_PARAMETER) {
+            degree[n] = given != NULL ? given[parameters] : is_float(&node->type) ? 1 : 0;
+            parameters++;
+        } else if (sx_op_info_of(node->op)->op_class == SX_OPCLASS_REGION) {
+            uint32_t first = node->op == SX_OP_SCAN ? (uint32_t)attr->carried : 0;
+            sx_node_id slices = sx_graph_input(graph, node, first);
+            degrees_of_region(cx, node, attr, &sx_graph_node(graph, slices)->type, each);
+            degree[n] = each[attr->result];
+        }
+        degree[n] = capped(degree[n]);
     }
-    return (uint32_t)degree[graph->output[output].node.i];
+    return degree;
+}
+
+static void degrees_of_results(sx_ctx *cx, const sx_program *program, const uint64_t *given,
+                               uint64_t *result)
+{
+    const uint64_t *degree = degrees_of(cx, program->graph, given);
+    for (uint32_t r = 0; r < program->graph->output_count; r++) {
+        result[r] = degree[program->graph->output[r].node.i];
+    }
+}
+
+static void degrees_of_region(sx_ctx *cx, const sx_node *node, const sx_attr *attr,
+                              const sx_type *slices, uint64_t *degree)
+{
+    uint64_t result[SX_PROGRAM_RESULTS_MAX];
+    uint64_t other[SX_PROGRAM_RESULTS_MAX];
+    if (node->op == SX_OP_WHILE) { /* of any number of rounds */
+        memset(degree, 0xff, (size_t)attr->carried * sizeof(*degree));
+        return;
+    }
+    if (node->op == SX_OP_COND) { /* the predicate has degree 0 */
+        degrees_of_results(cx, attr->then, &degree[1], result);
+        degrees_of_results(cx, attr->otherwise, &degree[1], other);
+        for (uint32_t r = 0; r < attr->then->graph->output_count; r++) {
+            degree[r] = result[r] > other[r] ? result[r] : other[r];
+        }
+        return;
+    }
+    uint64_t most[SX_PROGRAM_RESULTS_MAX] = {0};
+    uint32_t count = attr->step->graph->output_count;
+    for (int64_t round = 0; round < slices->dim[0].scale; round++) {
+        degrees_of_results(cx, attr->step, degree, result);
+        memcpy(degree, result, (size_t)attr->carried * sizeof(*degree));
+        for (uint32_t r = 0; r < count; r++) {
+            bool last = r < attr->carried; /* of the others those of all rounds */
+            most[r] = last || result[r] > most[r] ? result[r] : most[r];
+        }
+    }
+    memcpy(degree, most, count * sizeof(*degree));
 }
 
 sx_slope sx_slope_exact(sx_rng *rng, sx_slope_case *at)
 {
     trial t;
     begin(&t, rng, at, SX_EVAL_MODP);
-    uint32_t degree = degree_of(at->program, &t.cx, at->output);
+    const uint64_t *degrees = degrees_of(&t.cx, at->program, NULL);
+    uint32_t degree = (uint32_t)degrees[at->program->output[at->output].node.i];
     if (degree > DEGREE_MAX) {
         sx_ctx_fini(&t.cx);
         return SX_SLOPE_UNDECIDED;

@@ -1,6 +1,6 @@
-/* Gradients of models: cross-entropy, a block of an encoder, attention with a causal mask, a block of convolutions, and
- * programs as an importer writes them, against central differences in random directions; of a small one against those
- * of every single element. */
+/* Gradients of models: cross-entropy, a block of an encoder, attention with a causal mask, a block of convolutions, an
+ * LSTM, and programs as an importer writes them, against central differences in random directions; of small ones
+ * against those of every single element. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -53,10 +53,11 @@ static const sx_graph *bind(const sx_graph *graph)
 }
 
 static const char *const model[] = {
-    "grad/embedding",       "grad/cross_entropy",    "grad/encoder",        "grad/causal_attention",
-    "grad/conv_block",      "egraph/conv_norm_relu", "egraph/fire_module",  "egraph/rep_block",
-    "egraph/encoder_block", "egraph/softmax",        "egraph/layer_norm_1", "egraph/rms_norm",
-    "egraph/gelu_tanh",
+    "grad/embedding",        "grad/cross_entropy", "grad/encoder",
+    "grad/causal_attention", "grad/conv_block",    "grad/lstm",
+    "egraph/conv_norm_relu", "egraph/fire_module", "egraph/rep_block",
+    "egraph/encoder_block",  "egraph/softmax",     "egraph/layer_norm_1",
+    "egraph/rms_norm",       "egraph/gelu_tanh",
 };
 
 START_TEST(directions)
@@ -85,13 +86,22 @@ END_TEST
 
 START_TEST(elements)
 {
+    static const struct {
+        const char *name;
+        uint32_t output;
+        int64_t elements;
+    } small[] = {
+        {"grad/cross_entropy", 0, 89}, /* x 15, w1 35, b1 7, w2 28, b2 4 */
+        {"grad/lstm", 0, 132},         /* x 30, h 9, c 9, w 24, r 36, b 24 */
+        {"grad/lstm", 1, 132},
+    };
     sx_rng rng = {sx_test_seed()};
-    sx_slope_case at = {.program = bind(load("grad/cross_entropy"))};
-    at.gradient = sx_slope_gradient(&cx, at.program, 0);
-    /* x 15, w1 35, b1 7, w2 28, b2 4 */
-    for (at.element = 1; at.element <= 89; at.element++) {
-        ck_assert_msg(sx_slope_real(&rng, &at) == SX_SLOPE_SAME, "element %lld: %s",
-                      (long long)at.element, at.text);
+    sx_graph *program = load(small[_i].name);
+    sx_slope_case at = {.program = bind(program), .output = small[_i].output};
+    at.gradient = bind(sx_slope_gradient(&cx, program, at.output));
+    for (at.element = 1; at.element <= small[_i].elements; at.element++) {
+        ck_assert_msg(sx_slope_real(&rng, &at) == SX_SLOPE_SAME, "%s: element %lld: %s",
+                      small[_i].name, (long long)at.element, at.text);
     }
 }
 END_TEST
@@ -102,7 +112,7 @@ int main(void)
     TCase *tests = tcase_create("models");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, directions, 0, (int)SX_COUNT(model));
-    tcase_add_test(tests, elements);
+    tcase_add_loop_test(tests, elements, 0, 3);
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);
 }

@@ -1,9 +1,11 @@
-/* Gradients of whole programs: random ones with symbolic extents, exactly and in doubles; golden text; what is refused;
+/* Gradients of whole programs: random ones with symbolic extents, as they are and as bodies of
+ * scans and conds, exactly and in doubles; golden text; what is refused;
  * and faults that are planted in gradients, each of which must be seen. */
 #include "tests/lib/test.h"
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/grad/grad.h"
@@ -13,6 +15,7 @@
 #include "tests/lib/gen_graph.h"
 #include "tests/lib/slope.h"
 #include "tests/lib/sweep.h"
+#include "tests/lib/wrap.h"
 
 static sx_ctx cx;
 
@@ -87,6 +90,23 @@ static bool has_extreme_constant(const sx_graph *graph)
     return false;
 }
 
+/* Programs inside others, up to three of them; as it is where no dimension more has room. */
+static sx_graph *within(sx_rng *rng, sx_graph *program, bool bounded)
+{
+    for (uint32_t level = 0; level < 3; level++) {
+        bool fits = program->node[0].op == SX_OP_PARAMETER;
+        uint64_t kind = sx_rng_below(rng, 4);
+        for (uint32_t n = 0; n < program->node_count; n++) {
+            fits = fits && program->node[n].type.rank < SX_RANK_MAX;
+        }
+        if (fits && kind < 2) {
+            program = kind == 0 ? sx_wrap_scan(&cx, rng, program, level, bounded)
+                                : sx_wrap_cond(&cx, rng, program, level);
+        }
+    }
+    return program;
+}
+
 typedef struct {
     uint32_t same, undecided, refused;
 } tally;
@@ -114,6 +134,7 @@ static void one_program(sx_rng *rng, bool exact, tally *count)
     if (has_product_window(program) || (!exact && has_extreme_constant(program))) {
         return;
     }
+    program = within(rng, program, !exact);
     sx_gradient made;
     sx_span name[64];
     sx_grad_request request = {.output = program->output[0].name, .wrt = name};
@@ -148,7 +169,8 @@ static void many_programs(bool exact)
 {
     sx_rng rng = {sx_test_seed()};
     tally count = {0, 0, 0};
-    uint32_t trials = sx_test_trials(500);
+    const char *asked = getenv("SX_PROGRAMS");
+    uint32_t trials = asked != NULL ? (uint32_t)strtoul(asked, NULL, 10) : sx_test_trials(500);
     while (count.same + count.undecided + count.refused < trials) {
         sx_ctx_fini(&cx);
         setup();
