@@ -74,7 +74,8 @@ def test_a_caller_gives_up():
     class Program(ctypes.Structure):
         _fields_ = [("path", ctypes.c_char_p), ("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t),
                     ("target", ctypes.c_char_p), ("dims", ctypes.POINTER(Dim)), ("dim_count", ctypes.c_size_t),
-                    ("flags", ctypes.c_uint32), ("disabled_rules", ctypes.c_char_p)]
+                    ("flags", ctypes.c_uint32), ("disabled_rules", ctypes.c_char_p),
+                    ("intervals", ctypes.c_void_p), ("interval_count", ctypes.c_size_t)]
 
     with Daemon(program="symplexd") as daemon:
         options = Options(socket=str(daemon.path).encode(), daemon=1,
