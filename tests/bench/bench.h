@@ -54,6 +54,7 @@ bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 int sx_bench_ablation(const sx_bench_options *options);
 int sx_bench_attention(const sx_bench_options *options);
 int sx_bench_backward(const sx_bench_options *options);
+int sx_bench_call(const sx_bench_options *options);
 int sx_bench_compile(const sx_bench_options *options);
 int sx_bench_egraph(const sx_bench_options *options);
 int sx_bench_emulate(const sx_bench_options *options);

@@ -21,6 +21,8 @@ static const bench table[] = {
      sx_bench_attention},
     {"backward", "a block with its gradients for all weights, against JAX with the same threads",
      sx_bench_backward},
+    {"call", "a run of a tiny module through the library, in one call and in several",
+     sx_bench_call},
     {"compile",
      "cold latency by stage, verified and not; vit_b_16 without slices (head on the mean of "
      "tokens)",

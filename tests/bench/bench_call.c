@@ -1,0 +1,97 @@
+/* bench_call.c - what a run of a tiny module costs a caller of the library: all memory in one call, against a call for
+ * each tensor and one for the run, in the same rounds. The kernel is a softmax of 4 rows of 8, some tens of
+ * nanoseconds, so that the figures are those of the calls. */
+#include "tests/bench/bench.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "client/symplex.h"
+
+#define CALLS 20000 /* of one round and way */
+#define ROUNDS_DEFAULT 15
+#define ROUNDS_MAX 1000
+
+static const char text[] = "sx 1\n"
+                           "graph \"softmax\" {\n"
+                           "    %x = parameter {name = \"x\", weight = 0} : f32[4, 8]\n"
+                           "    %y = softmax(%x) {axis = 1} : f32[4, 8]\n"
+                           "    return %y as \"y\"\n"
+                           "}\n";
+
+static symplex_module *open_module(uint32_t threads, symplex_error *error)
+{
+    symplex_options options = {.daemon = SYMPLEX_DAEMON_NEVER};
+    symplex_program program = {.bytes = text, .size = sizeof(text) - 1};
+    symplex_client *client = NULL;
+    symplex_module *module = NULL;
+    void *bytes = NULL;
+    size_t size;
+    if (symplex_open(&options, &client, error) == SYMPLEX_OK &&
+        symplex_compile(client, &program, &bytes, &size, NULL, error) == SYMPLEX_OK) {
+        (void)symplex_module_open(bytes, size, threads, &module, error);
+    }
+    symplex_free(bytes);
+    symplex_close(client);
+    return module;
+}
+
+/* Nanoseconds of a call, of so many one after the other; negative: one failed. */
+static double time_calls(symplex_module *module, const symplex_memory *memory, size_t count,
+                         bool together, symplex_error *error)
+{
+    bool good = true;
+    uint64_t start = sx_bench_now_ns();
+    for (uint32_t i = 0; i < CALLS; i++) {
+        if (together) {
+            good &= symplex_module_call(module, NULL, 0, memory, count, error) == SYMPLEX_OK;
+            continue;
+        }
+        for (size_t k = 0; k < count; k++) {
+            const symplex_memory *m = &memory[k];
+            good &= symplex_module_bind(module, m->index, m->memory, m->size, error) == SYMPLEX_OK;
+        }
+        good &= symplex_module_run(module, error) == SYMPLEX_OK;
+    }
+    return good ? (double)(sx_bench_now_ns() - start) / CALLS : -1;
+}
+
+int sx_bench_call(const sx_bench_options *options)
+{
+    static const char case_name[] = "softmax-4x8";
+    static float x[32], y[32];
+    double sample[2][ROUNDS_MAX];
+    uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
+    symplex_error error = {.text = ""};
+    if (!sx_bench_wants(options, case_name)) {
+        return 0;
+    }
+    rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
+    symplex_module *module = open_module(options->threads, &error);
+    symplex_memory memory[2] = {{.memory = x, .size = sizeof(x)}, {.memory = y, .size = sizeof(y)}};
+    bool good = module != NULL;
+    if (good) {
+        memory[0].index = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x");
+        memory[1].index = symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y");
+    }
+    for (uint32_t r = 0; good && r < rounds; r++) {
+        for (uint32_t way = 0; way < 2; way++) {
+            sample[way][r] = time_calls(module, memory, 2, way == 0, &error);
+            good = good && sample[way][r] >= 0;
+        }
+    }
+    symplex_module_close(module);
+    if (!good || y[0] != 0.125F) { /* of equal elements */
+        (void)fprintf(stderr, "symplex-bench call: %s\n", error.text);
+        return 1;
+    }
+    sx_bench_row row = {.bench = "call",
+                        .case_name = case_name,
+                        .metric = "run",
+                        .value = sx_bench_median(sample[0], rounds),
+                        .unit = "ns",
+                        .peer = "a call for each tensor and one for the run",
+                        .peer_value = sx_bench_median(sample[1], rounds)};
+    sx_bench_put(options, &row);
+    return 0;
+}
