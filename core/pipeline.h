@@ -104,7 +104,8 @@ typedef struct {
     const sx_assembler *assembler;
     sx_span assembler_name;
     sx_module_text toolchain;
-    /* Inside of loops: how many are open, and how often what is in them runs in one run; `graph` is a body. */
+    /* Inside of loops, whiles and branches: how many are open, and how often what is in them runs in one run; `graph`
+     * is a body. */
     uint32_t loop_depth;
     double rounds;
     bool inside;
@@ -235,8 +236,8 @@ sx_code sx_pipe_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_
 /* A tensor for a result that each run makes. */
 sx_code sx_pipe_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor,
                        uint32_t *result);
-/* regions.c: launches for scan, all results that are asked for in one go.
- *   errors   SX_UNIMPLEMENTED other operations, and other machines */
+/* regions.c: launches for scan, while and cond, all results that are asked for in one go.
+ *   errors   SX_UNIMPLEMENTED machines that are no x86-64 */
 sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor);
 /* regions.c: each distinct body of the program goes through level 1, once. */
 sx_code sx_pipe_bodies(sx_ctx *cx, const sx_core_request *request, const sx_device *device,

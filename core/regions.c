@@ -1,19 +1,27 @@
-/* regions.c - scan becomes a loop of the module: its body is compiled once, between slices of what it reads and rows of
- * what it stacks. Before that each distinct body goes through level 1 by itself.
+/* regions.c - scan, while and cond become loops and branches of the module. Their bodies are compiled once; before that
+ * each distinct body goes through level 1 by itself.
  *
- *     copy    first values -> carried          for each carried value
- *     ..      what the body computes of tensors that it sees whole, once
- *     loop    as often as there are slices
- *       slice   operand -> slice               for each operand that is sliced and needed
- *       ..      what else the body computes
- *       row     result -> stacked              for each other result that somebody asks for
- *       copy    result -> carried              for those that change; by way of a third tensor where a result is
- *                                              itself a carried value, so that two may change places
+ *     scan                                                    while
+ *     copy    first values -> carried                         copy    first values -> carried
+ *     ..      what the body computes of tensors that          ..      the same, of condition and step
+ *             it sees whole, once                             while
+ *     loop    as often as there are slices                      ..    what the condition computes
+ *       slice   operand -> slice                                      (leaves, or goes on)
+ *       ..      what else the body computes                     ..    what else the step computes
+ *       row     result -> stacked                               copy  result -> carried
+ *       copy    result -> carried
+ *                                                             cond
+ *     Slices are taken of operands that are needed, rows      branch
+ *     written for results that somebody asks for. Values        ..    then, and copies of its results
+ *     are copied that change; by way of a third tensor          ..    otherwise, and copies of its results
+ *     where a result is itself a carried value, so that
+ *     two may change places.
  */
 #include "core/pipeline.h"
 
 #include <string.h>
 
+#include "core/cost/cost.h"
 #include "core/ir/effect.h"
 #include "core/ir/program.h"
 
@@ -104,20 +112,31 @@ sx_code sx_pipe_bodies(sx_ctx *cx, const sx_core_request *request, const sx_devi
 
 /* ---- launches that are no kernels ---- */
 
-static void put_launch(sx_pipe *pipe, sx_module_launch_kind kind, uint32_t from, uint32_t to)
+_Static_assert(SX_MODULE_TRUTH == SX_BOOL, "what branches and whiles ask is a bool");
+_Static_assert(SX_MODULE_ROUNDS_MAX == SX_PROGRAM_ROUNDS_MAX,
+               "a while has the rounds that it may have");
+
+static void put_launch(sx_pipe *pipe, sx_module_launch_kind kind, const uint32_t *arg,
+                       uint32_t arg_count)
 {
     sx_image *image = pipe->image;
     sx_module_launch made = {.kind = kind,
                              .kernel = SX_MODULE_NONE,
                              .arg_first = (uint32_t)(image->arg.len / sizeof(uint32_t)),
-                             .arg_count = kind == SX_LAUNCH_LOOP ? 0 : 2};
-    const uint32_t arg[2] = {from, to};
-    for (uint32_t k = 0; k < made.arg_count; k++) {
+                             .arg_count = arg_count};
+    SX_ASSERT(kind != SX_LAUNCH_KERNEL);
+    for (uint32_t k = 0; k < arg_count; k++) {
         sx_buf_put(&image->arg, &arg[k], sizeof(arg[k]));
         sx_pipe_use_tensor(pipe, arg[k]);
     }
     sx_buf_put(&image->launch, &made, sizeof(made));
     pipe->launch_count++;
+}
+
+static void put_move(sx_pipe *pipe, sx_module_launch_kind kind, uint32_t from, uint32_t to)
+{
+    SX_ASSERT(from != to);
+    put_launch(pipe, kind, (const uint32_t[]){from, to}, 2);
 }
 
 static sx_module_launch *launch_at(sx_pipe *pipe, uint32_t index)
@@ -126,20 +145,29 @@ static sx_module_launch *launch_at(sx_pipe *pipe, uint32_t index)
     return (sx_module_launch *)(void *)pipe->image->launch.ptr + index;
 }
 
-/* ---- one scan ---- */
+/* ---- one region ---- */
+
+/* A program inside, with what is known of its nodes. */
+typedef struct {
+    const sx_program *program;
+    uint32_t *tensor_of; /* UINT32_MAX: none yet */
+    bool *needed, *varies;
+} body;
 
 typedef struct {
     sx_ctx *cx;
     sx_pipe *pipe;
-    const sx_program *step;
+    sx_node_id id;
+    sx_op op;
+    const sx_attr *attr;
     uint32_t carried, end; /* operands: carried up to the one, sliced up to the other */
+    uint32_t input_count;
     uint32_t input[SX_INPUTS_MAX];
     uint64_t wanted; /* results that somebody asks for */
     uint32_t result[SX_PROGRAM_RESULTS_MAX];
-    uint32_t parameter[SX_INPUTS_MAX]; /* tensors that the body reads */
-    uint32_t *body_of;                 /* tensor of each node of the body */
-    bool *needed, *varies;             /* nodes of the body */
-} scan;
+    uint32_t parameter[SX_INPUTS_MAX]; /* tensors that the bodies read */
+    body step, condition;              /* of a scan or while; the condition of a while */
+} region;
 
 static sx_code add_temporary(sx_ctx *cx, sx_pipe *pipe, const sx_type *type, uint32_t *tensor)
 {
@@ -159,86 +187,92 @@ static bool is_sibling(const sx_graph *graph, uint32_t a, uint32_t b)
 }
 
 /* A tensor for each result that a node of the graph is, in the memory of an output where it is one. */
-static sx_code make_results(scan *s, sx_node_id id, uint32_t *output_tensor)
+static sx_code make_results(region *r, uint32_t *output_tensor)
 {
-    const sx_graph *graph = s->pipe->graph;
-    for (uint32_t n = id.i; n < graph->node_count; n++) {
-        if (!is_sibling(graph, id.i, n)) {
+    const sx_graph *graph = r->pipe->graph;
+    for (uint32_t n = r->id.i; n < graph->node_count; n++) {
+        if (!is_sibling(graph, r->id.i, n)) {
             continue;
         }
         uint32_t which = (uint32_t)sx_graph_attr(graph, &graph->node[n])->result;
-        if ((s->wanted >> which & 1) == 0) {
+        if ((r->wanted >> which & 1) == 0) {
             SX_TRY(
-                sx_pipe_result(s->cx, s->pipe, (sx_node_id){n}, output_tensor, &s->result[which]));
-            s->wanted |= UINT64_C(1) << which;
+                sx_pipe_result(r->cx, r->pipe, (sx_node_id){n}, output_tensor, &r->result[which]));
+            r->wanted |= UINT64_C(1) << which;
         }
-        s->pipe->tensor_of[n] = s->result[which];
+        r->pipe->tensor_of[n] = r->result[which];
     }
     return SX_OK;
 }
 
-/* What carried values and wanted results are made of, and what of it is not the same in each round. */
-static sx_code mark(scan *s)
+/* What the results `asked` are made of, and what of it is not the same in each round. A while inside another may fail,
+ * so that it is not computed before it is known that there is a round. */
+static sx_code open_body(const region *r, const sx_program *program, uint64_t asked, body *b)
 {
-    const sx_graph *body = s->step->graph;
-    s->needed = SX_NEW_ARRAY(s->cx, bool, body->node_count);
-    s->varies = SX_NEW_ARRAY(s->cx, bool, body->node_count);
-    s->body_of = SX_NEW_ARRAY(s->cx, uint32_t, body->node_count);
-    if (s->needed == NULL || s->varies == NULL || s->body_of == NULL) {
-        return s->cx->error.code;
+    const sx_graph *graph = program->graph;
+    *b = (body){.program = program,
+                .tensor_of = SX_NEW_ARRAY(r->cx, uint32_t, graph->node_count),
+                .needed = SX_NEW_ARRAY(r->cx, bool, graph->node_count),
+                .varies = SX_NEW_ARRAY(r->cx, bool, graph->node_count)};
+    if (b->tensor_of == NULL || b->needed == NULL || b->varies == NULL) {
+        return r->cx->error.code;
     }
-    memset(s->body_of, 0xff, body->node_count * sizeof(*s->body_of));
-    for (uint32_t k = 0; k < body->output_count; k++) {
-        bool asked = k < s->carried || (s->wanted >> k & 1) != 0;
-        s->needed[body->output[k].node.i] = s->needed[body->output[k].node.i] || asked;
+    memset(b->tensor_of, 0xff, graph->node_count * sizeof(*b->tensor_of));
+    for (uint32_t k = 0; k < graph->output_count; k++) {
+        uint32_t n = graph->output[k].node.i;
+        b->needed[n] = b->needed[n] || (asked >> k & 1) != 0;
     }
-    for (uint32_t n = body->node_count; n-- > 0;) {
-        for (uint32_t k = 0; s->needed[n] && k < body->node[n].input_count; k++) {
-            s->needed[sx_graph_input(body, &body->node[n], k).i] = true;
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        for (uint32_t k = 0; b->needed[n] && k < graph->node[n].input_count; k++) {
+            b->needed[sx_graph_input(graph, &graph->node[n], k).i] = true;
         }
     }
-    for (uint32_t n = 0; n < body->node_count; n++) {
-        s->varies[n] = n < s->end && n < s->step->parameter_count;
-        for (uint32_t k = 0; k < body->node[n].input_count; k++) {
-            s->varies[n] = s->varies[n] || s->varies[sx_graph_input(body, &body->node[n], k).i];
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        bool inside = sx_op_info_of(graph->node[n].op)->op_class == SX_OPCLASS_REGION;
+        b->varies[n] = (n < r->end && n < program->parameter_count) || r->op == SX_OP_COND ||
+                       (r->op == SX_OP_WHILE && inside);
+        for (uint32_t k = 0; k < graph->node[n].input_count; k++) {
+            b->varies[n] = b->varies[n] || b->varies[sx_graph_input(graph, &graph->node[n], k).i];
         }
     }
     return SX_OK;
 }
 
 /* Tensors of the parameters; carried values get their first ones. */
-static sx_code make_parameters(scan *s)
+static sx_code make_parameters(region *r)
 {
-    for (uint32_t k = 0; k < s->step->parameter_count; k++) {
-        const sx_type *type = sx_program_parameter(s->step, k);
-        bool kept = k < s->carried && (s->wanted >> k & 1) != 0;
-        s->parameter[k] = kept ? s->result[k] : s->input[k];
-        if (k < s->end && !kept && (k < s->carried || s->needed[k])) {
-            SX_TRY(add_temporary(s->cx, s->pipe, type, &s->parameter[k]));
+    const body *step = &r->step;
+    for (uint32_t k = 0; k < r->input_count; k++) {
+        bool kept = k < r->carried && (r->wanted >> k & 1) != 0;
+        r->parameter[k] = kept ? r->result[k] : r->input[k];
+        if (k < r->end && !kept && (k < r->carried || step->needed[k])) {
+            SX_TRY(add_temporary(r->cx, r->pipe, sx_program_parameter(step->program, k),
+                                 &r->parameter[k]));
         }
-        if (k < s->carried) {
-            put_launch(s->pipe, SX_LAUNCH_COPY, s->input[k], s->parameter[k]);
+        if (k < r->carried) {
+            put_move(r->pipe, SX_LAUNCH_COPY, r->input[k], r->parameter[k]);
         }
-        s->body_of[k] = s->parameter[k];
     }
     return SX_OK;
 }
 
-/* The nodes of the body, those that vary or the others; the tables of the pipeline are those of the body meanwhile. */
-static sx_code compile_body(scan *s, bool varying)
+/* The nodes of a body, those that vary or the others; the tables of the pipeline are those of the body meanwhile. */
+static sx_code compile_body(region *r, body *b, const uint32_t *parameter, bool varying)
 {
-    sx_pipe *pipe = s->pipe;
+    sx_pipe *pipe = r->pipe;
     sx_pipe outer = *pipe;
     sx_code code = SX_OK;
-    pipe->graph = s->step->graph;
-    pipe->tensor_of = s->body_of;
+    pipe->graph = b->program->graph;
+    pipe->tensor_of = b->tensor_of;
     pipe->made = NULL;
     pipe->made_count = pipe->made_capacity = 0;
     pipe->made_map = (sx_idmap){0};
     pipe->inside = true;
-    for (uint32_t n = s->step->parameter_count; n < pipe->graph->node_count && code == SX_OK; n++) {
-        if (s->needed[n] && s->varies[n] == varying) {
-            code = sx_pipe_node(s->cx, pipe, (sx_node_id){n}, NULL);
+    memcpy(b->tensor_of, parameter, b->program->parameter_count * sizeof(*parameter));
+    for (uint32_t n = b->program->parameter_count; n < pipe->graph->node_count && code == SX_OK;
+         n++) {
+        if (b->needed[n] && b->varies[n] == varying) {
+            code = sx_pipe_node(r->cx, pipe, (sx_node_id){n}, NULL);
         }
     }
     pipe->graph = outer.graph;
@@ -251,44 +285,53 @@ static sx_code compile_body(scan *s, bool varying)
     return code;
 }
 
+/* The tensor of a result of a body. */
+static uint32_t result_of(const body *b, uint32_t k)
+{
+    uint32_t tensor = b->tensor_of[b->program->graph->output[k].node.i];
+    SX_ASSERT(tensor != UINT32_MAX);
+    return tensor;
+}
+
 /* Is the tensor one of a carried value, other than the k-th? */
-static bool is_carried(const scan *s, uint32_t tensor, uint32_t k)
+static bool is_carried(const region *r, uint32_t tensor, uint32_t k)
 {
     bool found = false;
-    for (uint32_t j = 0; j < s->carried; j++) {
-        found = found || (j != k && s->parameter[j] == tensor);
+    for (uint32_t j = 0; j < r->carried; j++) {
+        found = found || (j != k && r->parameter[j] == tensor);
     }
     return found;
 }
 
 /* The end of a round: rows first, as carried values are still those of this round. */
-static sx_code put_round(scan *s)
+static sx_code put_round(region *r)
 {
-    const sx_graph *body = s->step->graph;
     uint32_t from[SX_INPUTS_MAX];
-    for (uint32_t k = s->carried; k < body->output_count; k++) {
-        if ((s->wanted >> k & 1) != 0) {
-            put_launch(s->pipe, SX_LAUNCH_ROW, s->body_of[body->output[k].node.i], s->result[k]);
+    for (uint32_t k = r->carried; k < r->step.program->graph->output_count; k++) {
+        if ((r->wanted >> k & 1) != 0) {
+            put_move(r->pipe, SX_LAUNCH_ROW, result_of(&r->step, k), r->result[k]);
         }
     }
-    for (uint32_t k = 0; k < s->carried; k++) {
-        from[k] = s->body_of[body->output[k].node.i];
-        if (is_carried(s, from[k], k)) {
+    for (uint32_t k = 0; k < r->carried; k++) {
+        from[k] = result_of(&r->step, k);
+        if (is_carried(r, from[k], k)) {
             uint32_t third;
-            SX_TRY(add_temporary(s->cx, s->pipe, sx_program_parameter(s->step, k), &third));
-            put_launch(s->pipe, SX_LAUNCH_COPY, from[k], third);
+            SX_TRY(add_temporary(r->cx, r->pipe, sx_program_parameter(r->step.program, k), &third));
+            put_move(r->pipe, SX_LAUNCH_COPY, from[k], third);
             from[k] = third;
         }
     }
-    for (uint32_t k = 0; k < s->carried; k++) {
-        if (from[k] != s->parameter[k]) {
-            put_launch(s->pipe, SX_LAUNCH_COPY, from[k], s->parameter[k]);
+    for (uint32_t k = 0; k < r->carried; k++) {
+        if (from[k] != r->parameter[k]) {
+            put_move(r->pipe, SX_LAUNCH_COPY, from[k], r->parameter[k]);
         }
     }
     return SX_OK;
 }
 
-/* Launches of the prologue that were made meanwhile stand behind the outermost loop: the prologue runs before. */
+/* ---- bodies of launches ---- */
+
+/* Launches of the prologue that were made meanwhile stand behind the outermost body: the prologue runs before. */
 static void put_hoisted(sx_pipe *pipe)
 {
     SX_ASSERT(pipe->loop_depth == 0);
@@ -297,63 +340,154 @@ static void put_hoisted(sx_pipe *pipe)
     sx_buf_clear(&pipe->hoisted);
 }
 
-static sx_code put_loop(scan *s, int64_t rounds)
+/* What is put now is the body of a launch, and runs so often when that runs. Gives the number of the launch. */
+static uint32_t open_launch(sx_pipe *pipe, sx_module_launch_kind kind, double rounds)
 {
-    sx_pipe *pipe = s->pipe;
-    uint32_t first = pipe->launch_count;
-    double outer = pipe->rounds;
-    put_launch(pipe, SX_LAUNCH_LOOP, 0, 0);
+    SX_ASSERT(pipe->loop_depth < SX_MODULE_LOOPS_MAX && rounds > 0);
+    put_launch(pipe, kind, NULL, 0);
     pipe->loop_depth++;
-    pipe->rounds = outer * (double)rounds;
-    for (uint32_t k = s->carried; k < s->end; k++) {
-        if (s->needed[k]) {
-            put_launch(pipe, SX_LAUNCH_SLICE, s->input[k], s->parameter[k]);
-        }
-    }
-    SX_TRY(compile_body(s, true));
-    SX_TRY(put_round(s));
+    pipe->rounds *= rounds;
+    return pipe->launch_count - 1;
+}
+
+static sx_code close_launch(sx_ctx *cx, sx_pipe *pipe, uint32_t index, double outer)
+{
+    SX_ASSERT(pipe->loop_depth > 0 && index < pipe->launch_count);
+    sx_module_launch *launch = launch_at(pipe, index);
     pipe->loop_depth--;
     pipe->rounds = outer;
-    uint32_t body = pipe->launch_count - first - 1;
-    if (body == 0) { /* nothing changes: there is nothing to repeat */
-        pipe->image->launch.len -= sizeof(sx_module_launch);
+    launch->body = pipe->launch_count - index - 1;
+    if (launch->body == 0 && launch->kind == SX_LAUNCH_LOOP) { /* nothing changes */
+        SX_ASSERT(index + 1 == pipe->launch_count);
+        pipe->image->launch.len -= sizeof(*launch);
         pipe->launch_count--;
-    } else {
-        launch_at(pipe, first)->value = (uint64_t)rounds;
-        launch_at(pipe, first)->body = body;
-        SX_TRY(sx_pipe_across(s->cx, pipe, first, first + body));
+    } else if (launch->body > 0 && launch->kind != SX_LAUNCH_BRANCH) {
+        SX_TRY(sx_pipe_across(cx, pipe, index, index + launch->body));
     }
     if (pipe->loop_depth == 0) {
         put_hoisted(pipe);
     }
-    return sx_buf_check(s->cx, &pipe->image->launch, "launches");
+    return sx_buf_check(cx, &pipe->image->launch, "launches");
+}
+
+/* The body that is being put has its first range; argument 0 says how it goes on from there. */
+static void ask(sx_pipe *pipe, uint32_t index, uint32_t truth)
+{
+    sx_image *image = pipe->image;
+    sx_module_launch *launch = launch_at(pipe, index);
+    launch->first = pipe->launch_count - index - 1;
+    launch->arg_first = (uint32_t)(image->arg.len / sizeof(uint32_t));
+    launch->arg_count = 1;
+    sx_buf_put(&image->arg, &truth, sizeof(truth));
+}
+
+/* ---- scan, while, cond ---- */
+
+static sx_code compile_scan(region *r)
+{
+    sx_pipe *pipe = r->pipe;
+    const sx_graph *graph = pipe->graph;
+    uint64_t values = (UINT64_C(1) << r->carried) - 1;
+    sx_node_id sliced = sx_graph_input(graph, sx_graph_node(graph, r->id), r->carried);
+    int64_t rounds = sx_graph_node(graph, sliced)->type.dim[0].scale;
+    double outer = pipe->rounds;
+    SX_TRY(open_body(r, r->attr->step, r->wanted | values, &r->step));
+    SX_TRY(make_parameters(r));
+    SX_TRY(compile_body(r, &r->step, r->parameter, false));
+    uint32_t loop = open_launch(pipe, SX_LAUNCH_LOOP, (double)rounds);
+    launch_at(pipe, loop)->value = (uint64_t)rounds;
+    for (uint32_t k = r->carried; k < r->end; k++) {
+        if (r->step.needed[k]) {
+            put_move(pipe, SX_LAUNCH_SLICE, r->input[k], r->parameter[k]);
+        }
+    }
+    SX_TRY(compile_body(r, &r->step, r->parameter, true));
+    SX_TRY(put_round(r));
+    return close_launch(r->cx, pipe, loop, outer);
+}
+
+static sx_code compile_while(region *r)
+{
+    sx_pipe *pipe = r->pipe;
+    double outer = pipe->rounds;
+    SX_TRY(open_body(r, r->attr->step, UINT64_MAX, &r->step));
+    SX_TRY(open_body(r, r->attr->condition, 1, &r->condition));
+    SX_TRY(make_parameters(r));
+    SX_TRY(compile_body(r, &r->condition, r->parameter, false));
+    SX_TRY(compile_body(r, &r->step, r->parameter, false));
+    uint32_t loop = open_launch(pipe, SX_LAUNCH_WHILE, SX_COST_ROUNDS);
+    launch_at(pipe, loop)->value = (uint64_t)r->attr->rounds;
+    SX_TRY(compile_body(r, &r->condition, r->parameter, true));
+    ask(pipe, loop, result_of(&r->condition, 0));
+    sx_pipe_use_tensor(pipe, result_of(&r->condition, 0)); /* before the launch that comes next */
+    SX_TRY(compile_body(r, &r->step, r->parameter, true));
+    SX_TRY(put_round(r));
+    return close_launch(r->cx, pipe, loop, outer);
+}
+
+/* What one of two programs makes, at its place. */
+static sx_code compile_taken(region *r, const sx_program *program)
+{
+    body b;
+    SX_TRY(open_body(r, program, r->wanted, &b));
+    SX_TRY(compile_body(r, &b, r->input + 1, true));
+    for (uint32_t k = 0; k < program->graph->output_count; k++) {
+        if ((r->wanted >> k & 1) != 0) {
+            put_move(r->pipe, SX_LAUNCH_COPY, result_of(&b, k), r->result[k]);
+        }
+    }
+    return SX_OK;
+}
+
+/* A run pays for the dearer one. */
+static sx_code compile_cond(region *r)
+{
+    sx_pipe *pipe = r->pipe;
+    const sx_pipe before = *pipe;
+    uint32_t branch = open_launch(pipe, SX_LAUNCH_BRANCH, 1);
+    sx_pipe_use_tensor(pipe, r->input[0]);
+    SX_TRY(compile_taken(r, r->attr->then));
+    ask(pipe, branch, r->input[0]);
+    const sx_pipe then = *pipe;
+    pipe->flops = before.flops;
+    pipe->cost_ns = before.cost_ns;
+    pipe->floor_ns = before.floor_ns;
+    SX_TRY(compile_taken(r, r->attr->otherwise));
+    if (then.cost_ns > pipe->cost_ns) {
+        pipe->flops = then.flops;
+        pipe->cost_ns = then.cost_ns;
+        pipe->floor_ns = then.floor_ns;
+    }
+    return close_launch(r->cx, pipe, branch, before.rounds);
 }
 
 /* What comes after its results have tensors. */
-static sx_code compile_scan(scan *s, sx_node_id id)
+static sx_code compile_region(region *r)
 {
-    const sx_graph *graph = s->pipe->graph;
-    const sx_node *node = sx_graph_node(graph, id);
-    const sx_attr *attr = sx_graph_attr(graph, node);
-    if (node->op != SX_OP_SCAN || s->pipe->machine->arch != SX_ARCH_X86_64) {
-        return SX_FAIL(s->cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", id.i,
+    const sx_graph *graph = r->pipe->graph;
+    const sx_node *node = sx_graph_node(graph, r->id);
+    if (r->pipe->machine->arch != SX_ARCH_X86_64) {
+        return SX_FAIL(r->cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", r->id.i,
                        sx_op_info_of(node->op)->name);
     }
-    if (s->pipe->loop_depth == SX_MODULE_LOOPS_MAX) {
-        return SX_FAIL(s->cx, SX_LIMIT, "node %%%u: more than %u loops inside each other", id.i,
+    if (r->pipe->loop_depth == SX_MODULE_LOOPS_MAX) {
+        return SX_FAIL(r->cx, SX_LIMIT, "node %%%u: more than %u loops inside each other", r->id.i,
                        SX_MODULE_LOOPS_MAX);
     }
-    s->step = attr->step;
-    s->carried = (uint32_t)attr->carried;
-    s->end = s->carried + (uint32_t)attr->sliced;
+    r->op = node->op;
+    r->attr = sx_graph_attr(graph, node);
+    r->carried = r->op == SX_OP_COND ? 0 : (uint32_t)r->attr->carried;
+    r->end = r->carried + (r->op == SX_OP_SCAN ? (uint32_t)r->attr->sliced : 0);
+    r->input_count = node->input_count;
     for (uint32_t k = 0; k < node->input_count; k++) {
-        s->input[k] = s->pipe->tensor_of[sx_graph_input(graph, node, k).i];
+        r->input[k] = r->pipe->tensor_of[sx_graph_input(graph, node, k).i];
     }
-    sx_node_id sliced = sx_graph_input(graph, node, s->carried);
-    SX_TRY(mark(s));
-    SX_TRY(make_parameters(s));
-    SX_TRY(compile_body(s, false));
-    return put_loop(s, sx_graph_node(graph, sliced)->type.dim[0].scale);
+    switch ((int)r->op) {
+    case SX_OP_SCAN: return compile_scan(r);
+    case SX_OP_WHILE: return compile_while(r);
+    case SX_OP_COND: return compile_cond(r);
+    default: SX_UNREACHABLE();
+    }
 }
 
 sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
@@ -363,14 +497,15 @@ sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *outpu
     if (pipe->tensor_of[id.i] != UINT32_MAX) { /* made with an earlier result */
         return SX_OK;
     }
-    scan *s = SX_NEW(cx, scan);
-    if (s == NULL) {
+    region *r = SX_NEW(cx, region);
+    if (r == NULL) {
         return cx->error.code;
     }
-    s->cx = cx;
-    s->pipe = pipe;
-    SX_TRY(make_results(s, id, output_tensor));
-    sx_code code = compile_scan(s, id);
+    r->cx = cx;
+    r->pipe = pipe;
+    r->id = id;
+    SX_TRY(make_results(r, output_tensor));
+    sx_code code = compile_region(r);
     SX_ASSERT(code != SX_OK || pipe->loop_depth == depth);
     pipe->loop_depth = depth; /* what else is not supported is told, too */
     pipe->rounds = rounds;

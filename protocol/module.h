@@ -26,13 +26,15 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 6u
+#define SX_MODULE_VERSION 7u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
-#define SX_MODULE_NONE UINT32_MAX /* an index that names nothing */
-#define SX_MODULE_ARGS_MAX 65u    /* of one launch */
-#define SX_MODULE_LOOPS_MAX 8u    /* loops inside each other */
+#define SX_MODULE_NONE UINT32_MAX                /* an index that names nothing */
+#define SX_MODULE_ARGS_MAX 65u                   /* of one launch */
+#define SX_MODULE_LOOPS_MAX 8u                   /* loops, whiles and branches inside each other */
+#define SX_MODULE_ROUNDS_MAX (UINT64_C(1) << 31) /* of a while */
+#define SX_MODULE_TRUTH 10u                      /* bool in core/ir/dtypes.def */
 /* Of a block of threads on a GPU: what the largest that there is may have. A machine may have less. */
 #define SX_MODULE_LANES 32u
 #define SX_MODULE_THREADS_MAX 1024u
@@ -298,7 +300,9 @@ typedef struct {
     SX_LAUNCH(LOOP, "loop")              \
     SX_LAUNCH(HOST, "host call")         \
     SX_LAUNCH(SLICE, "slice")            \
-    SX_LAUNCH(ROW, "row")
+    SX_LAUNCH(ROW, "row")                \
+    SX_LAUNCH(BRANCH, "branch")          \
+    SX_LAUNCH(WHILE, "while")
 typedef enum {
 #define SX_LAUNCH(enumerator, name) SX_LAUNCH_##enumerator,
     SX_MODULE_LAUNCHES_OF(SX_LAUNCH)
@@ -331,15 +335,22 @@ typedef enum {
  *   host call   the function `name` of the caller; the last `value` arguments are its results
  *   slice       from argument 0 to argument 1, all of the latter: piece number r of argument 0, cut into pieces of
  *               that size, where r is the round of the innermost loop around it
- *   row         from argument 0, all of it, to piece number r of argument 1, likewise */
+ *   row         from argument 0, all of it, to piece number r of argument 1, likewise
+ *   branch      of the `body` launches behind it, the first `first` if argument 0 is true, else the others; argument 0
+ *               is one bool
+ *   while       of the `body` launches behind it, the first `first`; then, if argument 0 is true, the others, and all
+ *               of that again; else it ends. Argument 0 is one bool. The others run at most `value` times: a run in
+ *               which argument 0 is true once more fails */
 typedef struct {
     uint32_t kind;   /* sx_module_launch_kind */
     uint32_t kernel; /* of a kernel launch; else SX_MODULE_NONE */
     /* ARGS: tensor numbers, one for each buffer of the kernel but the workspace */
     uint32_t arg_first, arg_count;
     uint32_t prologue; /* 1: runs once at load, 0: at each run */
-    uint32_t body;     /* of a loop; else 0 */
-    /* Of a fill, a loop and a host call, see above; of a collective its sx_module_collective; else 0. */
+    uint32_t body;     /* of a loop, branch or while; else 0 */
+    uint32_t first;    /* of a branch or while; else 0 */
+    uint32_t zero;
+    /* Of a fill, a loop, a while and a host call, see above; of a collective its sx_module_collective; else 0. */
     uint64_t value;
     sx_module_text name; /* of a collective and a host call; else empty */
 } sx_module_launch;

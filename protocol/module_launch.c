@@ -147,6 +147,30 @@ static sx_code check_loop(const place *p)
     return SX_OK;
 }
 
+/* What says how a branch or while goes on, and the launches that it chooses from. */
+static sx_code check_choice(const place *p)
+{
+    const sx_module_launch *launch = p->launch;
+    if (launch->arg_count != 1 || launch->first > launch->body) {
+        return BAD(p, "%u arguments, expected 1; the first %u of %u launches", launch->arg_count,
+                   launch->first, launch->body);
+    }
+    const sx_module_tensor *truth = tensor_of(p, 0);
+    if (truth->dtype != SX_MODULE_TRUTH || truth->element_bytes != 1 || truth->size != 1) {
+        return BAD(p, "asks tensor %u of %llu bytes, element type %u; expected one bool", p->arg[0],
+                   U(truth->size), truth->dtype);
+    }
+    return SX_OK;
+}
+
+static sx_code check_while(const place *p)
+{
+    if (p->launch->value < 1 || p->launch->value > SX_MODULE_ROUNDS_MAX) {
+        return BAD(p, "%llu rounds, 1 to %llu", U(p->launch->value), U(SX_MODULE_ROUNDS_MAX));
+    }
+    return check_choice(p);
+}
+
 static sx_code check_host(const place *p)
 {
     if (p->launch->name.size == 0 || p->launch->value > p->launch->arg_count) {
@@ -174,7 +198,8 @@ static sx_code (*const check_kind[SX_LAUNCH_KIND_COUNT])(const place *p) = {
     [SX_LAUNCH_KERNEL] = check_kernel, [SX_LAUNCH_COPY] = check_copy,
     [SX_LAUNCH_FILL] = check_fill,     [SX_LAUNCH_COLLECTIVE] = check_collective,
     [SX_LAUNCH_LOOP] = check_loop,     [SX_LAUNCH_HOST] = check_host,
-    [SX_LAUNCH_SLICE] = check_piece,   [SX_LAUNCH_ROW] = check_piece};
+    [SX_LAUNCH_SLICE] = check_piece,   [SX_LAUNCH_ROW] = check_piece,
+    [SX_LAUNCH_BRANCH] = check_choice, [SX_LAUNCH_WHILE] = check_while};
 
 /* ---- what all of them must say ---- */
 
@@ -189,21 +214,37 @@ uint32_t sx_module_results(const sx_module *module, const sx_module_launch *laun
     case SX_LAUNCH_COLLECTIVE: return 1;
     case SX_LAUNCH_LOOP: return launch->arg_count;
     case SX_LAUNCH_HOST: return (uint32_t)launch->value;
+    case SX_LAUNCH_BRANCH:
+    case SX_LAUNCH_WHILE: return 0;
     case SX_LAUNCH_KIND_COUNT: break;
     }
     SX_UNREACHABLE();
 }
 
+/* Which fields the launches of a kind have. */
+static const struct {
+    bool kernel, value, name, first;
+    uint32_t body_least, body_most;
+} fields_of[SX_LAUNCH_KIND_COUNT] = {
+    [SX_LAUNCH_KERNEL] = {.kernel = true},
+    [SX_LAUNCH_FILL] = {.value = true},
+    [SX_LAUNCH_COLLECTIVE] = {.value = true, .name = true},
+    [SX_LAUNCH_LOOP] = {.value = true, .body_least = 1, .body_most = UINT32_MAX},
+    [SX_LAUNCH_HOST] = {.value = true, .name = true},
+    [SX_LAUNCH_BRANCH] = {.first = true, .body_least = 1, .body_most = UINT32_MAX},
+    [SX_LAUNCH_WHILE] = {.value = true, .first = true, .body_most = UINT32_MAX}};
+
 /* Fields that only some kinds have are empty in the others, so that equal launches have equal records. */
 static sx_code check_fields(const place *p)
 {
     const sx_module_launch *launch = p->launch;
-    bool named = launch->kind == SX_LAUNCH_COLLECTIVE || launch->kind == SX_LAUNCH_HOST;
-    bool valued = launch->kind != SX_LAUNCH_KERNEL && launch->kind != SX_LAUNCH_COPY &&
-                  launch->kind != SX_LAUNCH_SLICE && launch->kind != SX_LAUNCH_ROW;
-    bool empty = (launch->kind == SX_LAUNCH_KERNEL || launch->kernel == SX_MODULE_NONE) &&
-                 (valued || launch->value == 0) && (named || launch->name.size == 0) &&
-                 (launch->kind == SX_LAUNCH_LOOP) == (launch->body > 0);
+    SX_ASSERT(launch->kind < SX_LAUNCH_KIND_COUNT);
+    bool empty = (fields_of[launch->kind].kernel || launch->kernel == SX_MODULE_NONE) &&
+                 (fields_of[launch->kind].value || launch->value == 0) &&
+                 (fields_of[launch->kind].name || launch->name.size == 0) &&
+                 (fields_of[launch->kind].first || launch->first == 0) && launch->zero == 0 &&
+                 launch->body >= fields_of[launch->kind].body_least &&
+                 launch->body <= fields_of[launch->kind].body_most;
     if (!empty || launch->prologue > 1) {
         return BAD(p, "kernel %u, body %u, value %llu, name of %u letters, prologue %u",
                    launch->kernel, launch->body, U(launch->value), launch->name.size,
@@ -271,10 +312,10 @@ static sx_code check_pieces(place *p, const uint32_t *open, uint32_t depth)
         return SX_OK;
     }
     p->arg = p->module->arg + launch->arg_first;
-    if (depth == 0) {
-        return BAD(p, "of %u arguments outside of loops", launch->arg_count);
+    const sx_module_launch *loop = depth > 0 ? &p->module->launch[open[depth - 1]] : NULL;
+    if (loop == NULL || loop->kind != SX_LAUNCH_LOOP) {
+        return BAD(p, "of %u arguments, not directly in a loop", launch->arg_count);
     }
-    const sx_module_launch *loop = &p->module->launch[open[depth - 1]];
     uint32_t cut = launch->kind == SX_LAUNCH_SLICE ? 0 : 1;
     uint64_t whole = bytes_of(p, p->arg[cut], false), piece = bytes_of(p, p->arg[1 - cut], true);
     if (piece == 0 || loop->value > whole / piece) {
@@ -284,7 +325,17 @@ static sx_code check_pieces(place *p, const uint32_t *open, uint32_t depth)
     return SX_OK;
 }
 
-/* The bodies of loops lie inside each other and inside the variant, and run when their loops do. */
+/* Where the launches end that are run in a row with the one at `index`, inside of launch `open`. */
+static uint32_t end_of_range(const sx_module *module, uint32_t open, uint32_t index)
+{
+    const sx_module_launch *outer = &module->launch[open];
+    uint32_t middle = open + 1 + outer->first;
+    SX_ASSERT(index > open && outer->first <= outer->body);
+    return index < middle ? middle : open + 1 + outer->body;
+}
+
+/* Bodies lie inside each other and inside the variant, none of them in both ranges of another, and run when what is
+ * around them does. */
 static sx_code check_nesting(place *p, uint32_t end)
 {
     uint32_t open_end[SX_MODULE_LOOPS_MAX], open[SX_MODULE_LOOPS_MAX];
@@ -294,13 +345,13 @@ static sx_code check_nesting(place *p, uint32_t end)
         while (depth > 0 && p->index >= open_end[depth - 1]) {
             depth--;
         }
-        uint32_t limit = depth > 0 ? open_end[depth - 1] : end;
+        uint32_t limit = depth > 0 ? end_of_range(p->module, open[depth - 1], p->index) : end;
         if (depth > 0 && p->module->launch[open[depth - 1]].prologue != p->launch->prologue) {
             return BAD(p, "prologue %u inside loop %u, which is not", p->launch->prologue,
                        open[depth - 1]);
         }
         SX_TRY(check_pieces(p, open, depth));
-        if (p->launch->kind != SX_LAUNCH_LOOP) {
+        if (fields_of[p->launch->kind].body_most == 0) {
             continue;
         }
         if (p->launch->body > limit - p->index - 1 || depth == SX_MODULE_LOOPS_MAX) {

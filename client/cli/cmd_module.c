@@ -232,6 +232,14 @@ static void put_work(const sx_module *module, uint64_t index, sx_buf *text)
     case SX_LAUNCH_HOST: sxc_put_plain(text, name); return;
     case SX_LAUNCH_SLICE:
     case SX_LAUNCH_ROW: sx_buf_put_text(text, "of the round"); return;
+    case SX_LAUNCH_BRANCH:
+        sx_buf_print(text, "the next %u, or the %u behind", launch->first,
+                     launch->body - launch->first);
+        return;
+    case SX_LAUNCH_WHILE:
+        sx_buf_print(text, "the next %u, then the %u behind, at most %llu times", launch->first,
+                     launch->body - launch->first, (unsigned long long)launch->value);
+        return;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_KIND_COUNT: sx_buf_put_text(text, "-"); return;
     }
@@ -433,10 +441,15 @@ static void json_launch(const sx_module *module, const sx_module_launch *launch,
     if (launch->kind == SX_LAUNCH_KERNEL) {
         sxc_json_int(json, "kernel", launch->kernel);
     }
-    if (launch->kind == SX_LAUNCH_LOOP) {
+    if (launch->kind == SX_LAUNCH_LOOP || launch->kind == SX_LAUNCH_BRANCH ||
+        launch->kind == SX_LAUNCH_WHILE) {
         sxc_json_int(json, "body", launch->body);
     }
-    if (launch->kind == SX_LAUNCH_LOOP || launch->kind == SX_LAUNCH_FILL) {
+    if (launch->kind == SX_LAUNCH_BRANCH || launch->kind == SX_LAUNCH_WHILE) {
+        sxc_json_int(json, "first", launch->first);
+    }
+    if (launch->kind == SX_LAUNCH_LOOP || launch->kind == SX_LAUNCH_WHILE ||
+        launch->kind == SX_LAUNCH_FILL) {
         sxc_json_int(json, "value", (int64_t)launch->value);
     }
     if (launch->kind == SX_LAUNCH_COLLECTIVE) {

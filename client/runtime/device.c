@@ -309,7 +309,9 @@ static sx_code run_launch(sx_ctx *cx, sxr_program *program, uint32_t index)
     case SX_LAUNCH_FILL:
         return sxg_fill(cx, d->gpu, d->at[arg[0]], program->bytes[arg[0]], launch->value,
                         module->tensor[arg[0]].element_bytes);
-    case SX_LAUNCH_LOOP:
+    case SX_LAUNCH_LOOP: /* the walk goes through them */
+    case SX_LAUNCH_BRANCH:
+    case SX_LAUNCH_WHILE:
     case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
     case SX_LAUNCH_HOST:
     case SX_LAUNCH_SLICE:

@@ -124,7 +124,9 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
     case SX_LAUNCH_SLICE:
     case SX_LAUNCH_ROW:
     case SX_LAUNCH_FILL: run_move(program, index, buffer); return;
-    case SX_LAUNCH_LOOP:
+    case SX_LAUNCH_LOOP: /* the walk goes through them */
+    case SX_LAUNCH_BRANCH:
+    case SX_LAUNCH_WHILE:
     case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
     case SX_LAUNCH_HOST:
     case SX_LAUNCH_KIND_COUNT: break;

@@ -27,7 +27,46 @@ static sx_code count_round(sx_ctx *cx, sxr_program *program, const sxr_loop_plac
     return SX_OK;
 }
 
-/* Where a body ends, its loop decides what is next. */
+static bool has_body(const sx_module_launch *launch)
+{
+    return launch->kind == SX_LAUNCH_LOOP || launch->kind == SX_LAUNCH_BRANCH ||
+           launch->kind == SX_LAUNCH_WHILE;
+}
+
+/* At the end of a range of what is open around launch `i`: what comes next. SXR_WALK_LAUNCH: nothing ends here, or the
+ * walk is elsewhere now. */
+static sxr_walk_event close_range(const sxr_program *program, sxr_walk *walk, uint32_t i,
+                                  bool *moved)
+{
+    sxr_loop_place *inner = &walk->open[walk->depth - 1];
+    const sx_module_launch *outer = &program->module.launch[inner->loop];
+    uint32_t base = program->module.variant[program->variant].launch_first;
+    uint32_t begin = inner->loop + 1, middle = begin + outer->first, end = begin + outer->body;
+    SX_ASSERT(i >= begin && i <= end && base <= begin);
+    *moved = false;
+    if (outer->kind == SX_LAUNCH_WHILE && i == middle && !inner->truth) {
+        return SXR_WALK_ASK;
+    }
+    if (outer->kind == SX_LAUNCH_BRANCH && i == middle && inner->truth) {
+        *moved = true;
+        walk->at = end - base;
+        walk->depth--;
+        return SXR_WALK_LAUNCH;
+    }
+    if (i != end) {
+        return SXR_WALK_LAUNCH;
+    }
+    *moved = true;
+    inner->round++;
+    bool again = outer->kind == SX_LAUNCH_WHILE ||
+                 (outer->kind == SX_LAUNCH_LOOP && inner->round < program->rounds[inner->loop]);
+    inner->truth = false;
+    walk->at = again ? begin - base : walk->at;
+    walk->depth -= again ? 0 : 1;
+    return again && outer->kind == SX_LAUNCH_LOOP ? SXR_WALK_ROUND : SXR_WALK_LAUNCH;
+}
+
+/* Where a range ends, what is around it decides what is next. */
 sxr_walk_event sxr_walk_next(sxr_program *program, uint32_t prologue, sxr_walk *walk,
                              uint32_t *index)
 {
@@ -35,27 +74,30 @@ sxr_walk_event sxr_walk_next(sxr_program *program, uint32_t prologue, sxr_walk *
     const sx_module_variant *variant = &module->variant[program->variant];
     while (walk->at < variant->launch_count || walk->depth > 0) {
         uint32_t i = variant->launch_first + walk->at;
-        sxr_loop_place *inner = walk->depth > 0 ? &walk->open[walk->depth - 1] : NULL;
-        if (inner != NULL && i == inner->loop + 1 + module->launch[inner->loop].body) {
-            if (++inner->round < program->rounds[inner->loop]) {
-                walk->at = inner->loop + 1 - variant->launch_first;
-                *index = inner->loop;
-                return SXR_WALK_ROUND;
+        bool moved = false;
+        if (walk->depth > 0) {
+            *index = walk->open[walk->depth - 1].loop;
+            sxr_walk_event event = close_range(program, walk, i, &moved);
+            if (event != SXR_WALK_LAUNCH) {
+                return event;
             }
-            walk->depth--;
+        }
+        if (moved) {
             continue;
         }
         const sx_module_launch *launch = &module->launch[i];
-        bool loop = launch->kind == SX_LAUNCH_LOOP;
         *index = i;
-        walk->at += launch->prologue != prologue && loop ? 1 + launch->body : 1;
+        walk->at += launch->prologue != prologue ? 1 + launch->body : 1;
         if (launch->prologue != prologue) {
             continue;
         }
-        if (loop) {
+        if (has_body(launch)) {
             SX_ASSERT(walk->depth < SX_MODULE_LOOPS_MAX);
             walk->open[walk->depth++] = (sxr_loop_place){.loop = i};
-            return SXR_WALK_ROUND;
+            if (launch->kind == SX_LAUNCH_WHILE) {
+                continue;
+            }
+            return launch->kind == SX_LAUNCH_LOOP ? SXR_WALK_ROUND : SXR_WALK_ASK;
         }
         if (launch->kind == SX_LAUNCH_SLICE || launch->kind == SX_LAUNCH_ROW) {
             SX_ASSERT(walk->depth > 0);
@@ -66,14 +108,49 @@ sxr_walk_event sxr_walk_next(sxr_program *program, uint32_t prologue, sxr_walk *
     return SXR_WALK_END;
 }
 
+sx_code sxr_walk_answer(sx_ctx *cx, const sxr_program *program, sxr_walk *walk, bool truth)
+{
+    SX_ASSERT(walk->depth > 0);
+    sxr_loop_place *inner = &walk->open[walk->depth - 1];
+    const sx_module_launch *outer = &program->module.launch[inner->loop];
+    uint32_t base = program->module.variant[program->variant].launch_first;
+    uint32_t begin = inner->loop + 1, middle = begin + outer->first, end = begin + outer->body;
+    inner->truth = truth;
+    if (outer->kind == SX_LAUNCH_BRANCH) {
+        walk->at = (truth ? begin : middle) - base;
+        return SX_OK;
+    }
+    SX_ASSERT(outer->kind == SX_LAUNCH_WHILE && base + walk->at == middle);
+    if (truth && inner->round == outer->value) {
+        return SX_FAIL(cx, SX_LIMIT,
+                       "while: the condition is true after %llu rounds (launch %u of the module)",
+                       (unsigned long long)inner->round, inner->loop);
+    }
+    walk->at = (truth ? middle : end) - base;
+    walk->depth -= truth ? 0 : 1;
+    return SX_OK;
+}
+
 bool sxr_walk_is_last(const sxr_program *program, const sxr_walk *walk)
 {
     bool last = true;
     SX_ASSERT(walk->depth <= SX_MODULE_LOOPS_MAX);
     for (uint32_t d = 0; d < walk->depth; d++) {
-        last = last && walk->open[d].round + 1 == program->rounds[walk->open[d].loop];
+        const sx_module_launch *outer = &program->module.launch[walk->open[d].loop];
+        last = last && outer->kind != SX_LAUNCH_WHILE &&
+               (outer->kind == SX_LAUNCH_BRANCH ||
+                walk->open[d].round + 1 == program->rounds[walk->open[d].loop]);
     }
     return last;
+}
+
+/* A GPU runs no module that asks. */
+static sx_code answer(sx_ctx *cx, const sxr_program *program, uint32_t index, sxr_walk *walk)
+{
+    const sx_module *module = &program->module;
+    const uint8_t *truth = program->tensor[module->arg[module->launch[index].arg_first]];
+    SX_ASSERT(program->device == NULL && truth != NULL);
+    return sxr_walk_answer(cx, program, walk, *truth != 0);
 }
 
 /* Launches of the variant, of the prologue or of the run. */
@@ -86,6 +163,10 @@ static sx_code run_launches(sx_ctx *cx, sxr_program *program, uint32_t prologue,
     while ((event = sxr_walk_next(program, prologue, &walk, &i)) != SXR_WALK_END) {
         if (event == SXR_WALK_ROUND) {
             SX_TRY(count_round(cx, program, &walk.open[walk.depth - 1]));
+            continue;
+        }
+        if (event == SXR_WALK_ASK) {
+            SX_TRY(answer(cx, program, i, &walk));
             continue;
         }
         uint64_t *ns = launch_ns != NULL ? &launch_ns[i] : NULL;

@@ -141,10 +141,12 @@ sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream);
  *            driver has no graphs; SX_SYSTEM */
 sx_code sxr_time_graph(sx_ctx *cx, sxr_program *program, uint32_t count, uint64_t *ns);
 
-/* The launches of the variant one after the other, each as often as the loops around it say. A walk begins at zero. */
+/* The launches of the variant one after the other, each as often as the loops, whiles and branches around it say. A
+ * walk begins at zero. */
 typedef struct {
-    uint32_t loop;  /* a launch */
-    uint64_t round; /* that its body is in */
+    uint32_t loop;  /* a launch that has a body */
+    bool truth;     /* of a branch or while: what was answered, of a while in this round */
+    uint64_t round; /* that the body of a loop or while is in */
 } sxr_loop_place;
 typedef struct {
     uint32_t at; /* from the first launch of the variant on */
@@ -153,14 +155,17 @@ typedef struct {
 } sxr_walk;
 typedef enum {
     SXR_WALK_END,
-    SXR_WALK_ROUND, /* a round of loop *index begins, that of the innermost open place */
-    SXR_WALK_LAUNCH /* launch *index is to be run */
+    SXR_WALK_ROUND,  /* a round of loop *index begins, that of the innermost open place */
+    SXR_WALK_LAUNCH, /* launch *index is to be run */
+    SXR_WALK_ASK     /* what is argument 0 of branch or while *index? The answer is next. */
 } sxr_walk_event;
 /* What is next, in the prologue (1) or in a run (0). A slice or row that is run before the next call takes the piece of
  * the round that the walk is in. */
 sxr_walk_event sxr_walk_next(sxr_program *program, uint32_t prologue, sxr_walk *walk,
                              uint32_t *index);
-/* Are all loops around this place in their last rounds? */
+/* How the branch or while goes on that was asked for.  errors  SX_LIMIT true after all rounds that a while may have */
+sx_code sxr_walk_answer(sx_ctx *cx, const sxr_program *program, sxr_walk *walk, bool truth);
+/* Are all loops around this place in their last rounds? Of a while nobody knows. */
 bool sxr_walk_is_last(const sxr_program *program, const sxr_walk *walk);
 
 /* One launch alone, but no loop, by the processor, with memory for each of its arguments given by the caller. The

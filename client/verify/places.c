@@ -425,34 +425,96 @@ static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_wo
     return SX_OK;
 }
 
+/* What a while may do before it counts as one that does not end: launches, and elements of results. */
+#define ENDLESS_WORK 1e8
+#define LAUNCH_WORK 1e3
+/* Rounds of a while that asks what was not computed. */
+#define GUESSED_ROUNDS 2u
+
+/* Is the tensor not what the program gives? A kernel of which the emulator ran a part, or that somebody visits, leaves
+ * random elements. */
+static bool is_guess(const sxv_verifier *v)
+{
+    return v->replaced || v->visit.launch != NULL;
+}
+
+static sx_code answer(sxv_verifier *v, uint32_t index, sxr_walk *walk, double work)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    const uint8_t *memory = sxv_memory(v, v->module->arg[launch->arg_first]);
+    bool truth = *memory != 0, asks = launch->kind == SX_LAUNCH_WHILE;
+    SX_ASSERT(launch->arg_count == 1 && walk->depth > 0);
+    v->ran[index] |= truth ? SXV_RAN : SXV_LEFT;
+    if (asks && is_guess(v) && walk->open[walk->depth - 1].round >= GUESSED_ROUNDS) {
+        truth = false;
+    }
+    v->endless = asks && truth && work > ENDLESS_WORK;
+    if (v->endless) {
+        return SX_FAIL(v->cx, SX_LIMIT, "while: it goes on and on on random inputs");
+    }
+    sx_code code = sxr_walk_answer(v->cx, v->program, walk, truth);
+    v->beyond = code == SX_LIMIT;
+    return code;
+}
+
+/* What a launch counts towards a while that does not end. */
+static double work_of(const sxv_verifier *v, const sx_module_launch *launch)
+{
+    uint32_t last = launch->arg_first + launch->arg_count - 1;
+    const sx_module_tensor *result =
+        launch->arg_count > 0 ? &v->module->tensor[v->module->arg[last]] : NULL;
+    return LAUNCH_WORK +
+           (result != NULL ? (double)result->size / (double)result->element_bytes : 0);
+}
+
+static sx_code walk_phase(sxv_verifier *v, uint32_t phase, launch_work work)
+{
+    const sx_module *module = v->module;
+    const sxv_places *p = &v->places;
+    sxr_walk walk = {0};
+    uint32_t index;
+    double done = 0; /* inside of whiles and loops */
+    sxr_walk_event event;
+    while ((event = sxr_walk_next(v->program, phase, &walk, &index)) != SXR_WALK_END) {
+        const sx_module_launch *launch = &module->launch[index];
+        const uint32_t *arg = module->arg + launch->arg_first;
+        done += walk.depth > 0 ? work_of(v, launch) : 0;
+        if (event == SXR_WALK_ASK) {
+            SX_TRY(answer(v, index, &walk, done));
+            continue;
+        }
+        if (event == SXR_WALK_ROUND) {
+            if (launch->arg_count == 1) {
+                memcpy(sxv_memory(v, arg[0]), &walk.open[walk.depth - 1].round, 8);
+            }
+            continue;
+        }
+        bool waits = launch->arg_count > 0 && p->maker[arg[launch->arg_count - 1]] == index;
+        if (!waits) {
+            bool last = sxr_walk_is_last(v->program, &walk);
+            v->ran[index] = SXV_RAN;
+            SX_TRY(run_in_turn(v, index, last, work));
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sxv_each_launch(sxv_verifier *v, launch_work work)
 {
     const sx_module *module = v->module;
     const sx_module_variant *variant = &module->variant[v->variant];
     sxv_places *p = &v->places;
+    sx_code code = SX_OK;
+    v->beyond = v->endless = false;
     memset(p->left, 0, (size_t)module->tensor_count * sizeof(*p->left));
     for (uint32_t k = 0; k < variant->launch_count; k++) {
         count_readers(v, variant->launch_first + k, p->left, 1);
     }
-    for (uint32_t phase = 2; phase-- > 0;) { /* prologue, then run */
-        sxr_walk walk = {0};
-        uint32_t index;
-        sxr_walk_event event;
-        while ((event = sxr_walk_next(v->program, phase, &walk, &index)) != SXR_WALK_END) {
-            const sx_module_launch *launch = &module->launch[index];
-            const uint32_t *arg = module->arg + launch->arg_first;
-            if (event == SXR_WALK_ROUND) {
-                if (launch->arg_count == 1) {
-                    memcpy(sxv_memory(v, arg[0]), &walk.open[walk.depth - 1].round, 8);
-                }
-                continue;
-            }
-            bool waits = launch->arg_count > 0 && p->maker[arg[launch->arg_count - 1]] == index;
-            if (!waits) {
-                bool last = sxr_walk_is_last(v->program, &walk);
-                SX_TRY(run_in_turn(v, index, last, work));
-            }
-        }
+    for (uint32_t phase = 2; code == SX_OK && phase-- > 0;) { /* prologue, then run */
+        code = walk_phase(v, phase, work);
     }
-    return SX_OK;
+    /* What waited for launches that were not run, or of which nobody knew that they were the last. */
+    memset(p->left, 0, (size_t)module->tensor_count * sizeof(*p->left));
+    give_rooms(v);
+    return code;
 }

@@ -7,6 +7,8 @@
 #include "core/base/rng.h"
 #include "core/core.h"
 
+#define SXV_RAN 1u
+#define SXV_LEFT 2u
 #define SXV_KERNEL_POINTS_MAX 4096u /* elements of one kernel that are compared */
 
 /* Memory for one tensor at a time; SX_MODULE_NONE: it is free. */
@@ -61,7 +63,13 @@ struct sxv_verifier {
     bool replaced;
     /* All outputs will be compared. */
     bool with_whole;
-    bool *seen;              /* [kernel] one of its launches in this variant was compared */
+    bool *seen; /* [kernel] one of its launches in this variant was compared */
+    /* [launch] SXV_RAN: some walk went through it; of a branch, SXV_LEFT if it was false and SXV_RAN if it was true */
+    uint8_t *ran;
+    /* The last walk ended in a while that went on: beyond its rounds, or for longer than is waited here. */
+    bool beyond, endless;
+    /* All outputs of the last draw were compared. */
+    bool compared;
     double flops, flops_max; /* of the program as sent, and as many as the comparison may take */
     /* The program is too large to be compared whole: `written` elements were seen to be stored. */
     bool large;

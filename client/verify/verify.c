@@ -16,6 +16,7 @@
 #include "core/ir/effect.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "core/ir/program.h"
 
 #define KERNEL_POINTS 48u
 #define EMULATED_INSTRUCTIONS_MAX UINT64_C(4000000)
@@ -23,6 +24,8 @@
 #define WIDE_DRAWS 4     /* so often */
 #define PROXY_FLOPS 1e11 /* beyond it, some seconds, symbols become small in a proxy */
 #define MACHINES_MAX 16
+#define BRANCH_DRAWS 24 /* of a program with branches that were not taken so far, */
+#define BRANCH_SEED UINT64_C(0x9E3779B97F4A7C15) /* with seeds far from each other */
 #define DRAWS 3        /* of a program that rounding alone may lead elsewhere: */
 #define AMPLIFIED 1e-5 /* it jumps, or rounding makes more than this of the largest magnitude */
 
@@ -154,6 +157,20 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t referen
 /* ---- verification of a fresh module ---- */
 
 /* Does some operation on floats jump? Then an element may fall on the other side of a step by rounding alone. */
+static bool jumps(const sx_graph *graph);
+
+static bool jumps_inside(const sx_graph *graph, const sx_node *node)
+{
+    const sx_program **program[SX_ATTR_PROGRAMS_MAX];
+    sx_attr attr = *sx_graph_attr(graph, node);
+    uint32_t count = sx_attr_programs(&attr, program);
+    bool found = false;
+    for (uint32_t k = 0; k < count && !found; k++) {
+        found = jumps((*program[k])->graph);
+    }
+    return found;
+}
+
 static bool jumps(const sx_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
@@ -167,7 +184,7 @@ static bool jumps(const sx_graph *graph)
         bool step = node->op == SX_OP_COMPARE || node->op == SX_OP_FLOOR ||
                     node->op == SX_OP_CEIL || node->op == SX_OP_ROUND || node->op == SX_OP_SIGN ||
                     node->op == SX_OP_REMAINDER;
-        if (floats && (step || to_whole)) {
+        if ((floats && (step || to_whole)) || jumps_inside(graph, node)) {
             return true;
         }
     }
@@ -416,6 +433,35 @@ static void add_whole(sxv_verifier *v, const sx_graph *sent, const sxv_whole *wh
                   whole->error, whole->bound);
 }
 
+/* Is it a while that went on beyond its rounds, in the module or in the reference? */
+static bool is_beyond(const sx_ctx *cx, sx_code code)
+{
+    return code == SX_LIMIT && strstr(cx->error.text, "while:") != NULL;
+}
+
+/* A run that ended in a while: that of the program as sent does, too, or the module is wrong. */
+static sx_code verify_beyond(sxv_verifier *v, const sx_graph *sent)
+{
+    char text[320];
+    (void)snprintf(text, sizeof(text), "%s: %.200s", whole_name, v->cx->error.text);
+    SX_ASSERT(v->beyond || v->endless);
+    sx_ctx_reset_error(v->cx);
+    if (v->beyond && v->with_whole && !v->replaced) {
+        sxv_reference reference = reference_of(v->pool, v->reference_bytes);
+        sxv_whole whole;
+        sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
+        if (code == SX_OK || code == SX_MISMATCH) {
+            sx_ctx_reset_error(v->cx);
+            return SX_FAIL(v->cx, SX_MISMATCH,
+                           "a while goes on beyond its rounds, that of the program as sent ends");
+        }
+        SX_TRY(code == SX_LIMIT || code == SX_NOMEM ? SX_OK : code);
+        sx_ctx_reset_error(v->cx);
+    }
+    sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
+    return SX_OK;
+}
+
 /* One draw: inputs, every launch, all outputs. Where these say nothing after all, every launch once more, as of a
  * program that is not compared whole. */
 static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed, bool *amplifies)
@@ -425,14 +471,25 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
                    "more operations than verification may take, %.3g, at most %.3g", v->flops,
                    fmax(0, v->flops_max));
     size_t checks = v->image->check.len;
-    *amplifies = false;
-    SX_TRY(run_draw(v, sent, seed));
+    *amplifies = v->compared = false;
+    sx_code ran = run_draw(v, sent, seed);
+    if (ran != SX_OK) {
+        return is_beyond(v->cx, ran) ? verify_beyond(v, sent) : ran;
+    }
     if (v->with_whole && v->replaced) {
         (void)snprintf(why, sizeof(why), "the emulator ran a part only");
     } else if (v->with_whole) {
         sxv_whole whole;
         sx_code code = compare_steps(v, sent, &whole);
         *amplifies = whole.spread > AMPLIFIED;
+        if (is_beyond(v->cx, code) && !v->beyond && !v->endless) {
+            sx_ctx_reset_error(v->cx);
+            return SX_FAIL(v->cx, SX_MISMATCH,
+                           "a while ends, that of the program as sent goes on beyond its rounds");
+        }
+        if (is_beyond(v->cx, code)) { /* in a further run */
+            return verify_beyond(v, sent);
+        }
         if (code == SX_LIMIT || code == SX_NOMEM) {
             (void)snprintf(why, sizeof(why), "%.250s", v->cx->error.text);
             sx_ctx_reset_error(v->cx);
@@ -441,6 +498,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
         } else {
             SX_TRY(code);
             add_whole(v, sent, &whole);
+            v->compared = true;
             return SX_OK;
         }
         v->with_whole = false;
@@ -465,8 +523,13 @@ static sx_code verify_wide(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
     char text[160] = "magnitudes from 1e-38 to 1e38";
     for (uint64_t draw = 0; draw < WIDE_DRAWS && whole.wrong == 0; draw++) {
         SX_TRY(sxv_bind_random(v, sent, seed + draw, true));
-        SX_TRY(sxv_each_launch(v, sxv_run_launch));
-        sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, true, &whole);
+        sx_code code = sxv_each_launch(v, sxv_run_launch);
+        if (is_beyond(v->cx, code)) {
+            sx_ctx_reset_error(v->cx);
+            continue;
+        }
+        SX_TRY(code);
+        code = sxv_whole_compare(v->cx, v->program, sent, &reference, true, &whole);
         if (code == SX_LIMIT) { /* more memory than there is: said of the whole, too */
             sx_ctx_reset_error(v->cx);
             return SX_OK;
@@ -482,6 +545,62 @@ static sx_code verify_wide(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
     }
     sxv_add_check(v, text, whole.wrong > 0 ? SX_CHECK_IMPRECISE : SX_CHECK_PASSED, points,
                   whole.wrong > 0 ? whole.error : 0, whole.bound);
+    return SX_OK;
+}
+
+/* A draw, and others where rounding alone may lead elsewhere: a fault stays one on other numbers. */
+static sx_code verify_draws(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
+{
+    size_t checks = v->image->check.len;
+    bool amplifies;
+    sx_code code = verify_draw(v, sent, seed, &amplifies);
+    for (uint64_t i = 1; code == SX_MISMATCH && i < DRAWS && (amplifies || jumps(sent)); i++) {
+        sx_ctx_reset_error(v->cx);
+        v->image->check.len = checks;
+        code = verify_draw(v, sent, seed + i, &amplifies);
+    }
+    return code;
+}
+
+/* Launches of a run that no walk went through, and branches that no walk left in both ways. */
+static uint32_t not_run(const sxv_verifier *v)
+{
+    const sx_module_variant *variant = &v->module->variant[v->variant];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < variant->launch_count; k++) {
+        const sx_module_launch *launch = &v->module->launch[variant->launch_first + k];
+        bool runs = launch->prologue == 0 && launch->kind != SX_LAUNCH_LOOP &&
+                    launch->kind != SX_LAUNCH_WHILE;
+        uint8_t wanted = launch->kind == SX_LAUNCH_BRANCH ? SXV_RAN | SXV_LEFT : SXV_RAN;
+        count += runs && v->ran[variant->launch_first + k] != wanted ? 1 : 0;
+    }
+    return count;
+}
+
+/* Other inputs, which may take other branches. The rows of the draws before stay, unless these are the first outputs
+ * that are compared. */
+static sx_code verify_branches(sxv_verifier *v, const sx_graph *sent, uint64_t seed, size_t checks)
+{
+    sx_buf *rows = &v->image->check;
+    bool compared = v->compared;
+    for (uint64_t i = 0; i < BRANCH_DRAWS && v->with_whole && not_run(v) > 0; i++) {
+        size_t before = rows->len;
+        SX_TRY(verify_draws(v, sent, seed + BRANCH_SEED * (i + 1)));
+        if (!compared && v->compared) {
+            compared = true;
+            memmove(rows->ptr + checks, rows->ptr + before, rows->len - before);
+            rows->len -= before - checks;
+        } else {
+            rows->len = before;
+        }
+    }
+    uint32_t left = not_run(v);
+    if (left > 0) {
+        char text[120];
+        (void)snprintf(text, sizeof(text),
+                       "%u launches that no random inputs led to, or in one way only", left);
+        sxv_add_check(v, text, SX_CHECK_ABSENT, 0, 0, 0);
+    }
     return SX_OK;
 }
 
@@ -515,14 +634,10 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
         SX_TRY(verify_wide(v, sent, options->seed));
     }
     size_t checks = v->image->check.len;
-    bool amplifies;
+    memset(v->ran, 0, (size_t)module->launch_count * sizeof(*v->ran)); /* by what decides */
     v->large = !v->with_whole && options->program_flops >= 0 && !v->proxy;
-    sx_code code = verify_draw(v, sent, options->seed, &amplifies);
-    for (uint64_t i = 1; code == SX_MISMATCH && i < DRAWS && (amplifies || jumps(sent)); i++) {
-        sx_ctx_reset_error(v->cx); /* a fault stays one on other numbers */
-        v->image->check.len = checks;
-        code = verify_draw(v, sent, options->seed + i, &amplifies);
-    }
+    sx_code code = verify_draws(v, sent, options->seed);
+    code = code == SX_OK ? verify_branches(v, sent, options->seed, checks) : code;
     if (code == SX_OK && v->large && v->executor.emulator == NULL) {
         SX_TRY(verify_copies(v));
     }
@@ -615,8 +730,10 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     v.module = sxr_module(v.program);
     v.pool = sxr_pool_of(v.program);
     v.seen = calloc((size_t)v.module->kernel_count + 1, sizeof(*v.seen));
-    sx_code code = v.seen != NULL ? sxv_places_make(&v)
-                                  : SX_FAIL(cx, SX_NOMEM, "no memory for a list of kernels");
+    v.ran = calloc((size_t)v.module->launch_count + 1, sizeof(*v.ran));
+    sx_code code = v.seen != NULL && v.ran != NULL
+                       ? sxv_places_make(&v)
+                       : SX_FAIL(cx, SX_NOMEM, "no memory for a list of kernels");
     code = code == SX_OK ? verify_variants(&v, options) : code;
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
@@ -625,6 +742,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     free(v.result);
     free(v.touched);
     free(v.seen);
+    free(v.ran);
     sxv_places_fini(&v);
     return code;
 }

@@ -9,6 +9,8 @@
 #include "core/cost/device.h"
 #include "core/kernel/kernel.h"
 
+#define SX_COST_ROUNDS 8.0 /* of a while, as nobody knows before it runs */
+
 /* No schedule of the kernel takes less: its work at the best rate for its type, or its bytes. */
 double sx_cost_floor(const sx_device *device, const sx_analysis *analysis);
 /* Estimated time of a kernel under a schedule, launch included; not below the roofline floor of its work and

@@ -254,7 +254,7 @@ static sx_code cost_region(sx_ctx *cx, const sx_device *device, const scope *s, 
         *cost = other.cost_ns > cost->cost_ns ? other : *cost;
         return SX_OK;
     }
-    double rounds = REFERENCE_EXTENT;
+    double rounds = SX_COST_ROUNDS;
     if (op == SX_OP_SCAN) {
         rounds = extent(s, input[attr->carried].dim[0]);
     } else {

@@ -82,6 +82,11 @@ START_TEST(test_write)
     sx_buf_clear(&bytes);
     sx_gen_module_encode(&cx, &rich, &bytes);
     ck_assert(write_file(folder, "fuzz_module/variants.sxm", &bytes));
+    sx_gen_module_make_choices(&rich);
+    sx_buf_clear(&bytes);
+    sx_gen_module_encode(&cx, &rich, &bytes);
+    ck_assert(write_file(folder, "fuzz_module/choices.sxm", &bytes));
+    sx_gen_module_make_rich(&rich);
     char path[4096];
     sx_buf cubin;
     sx_buf_init(&cubin, (size_t)1 << 16);

@@ -172,6 +172,47 @@ void sx_gen_module_make_rich(sx_gen_module_tables *t)
     t->with_report = true;
 }
 
+static sx_module_tensor truth_of(uint32_t name, sx_module_place place)
+{
+    sx_module_tensor tensor = tensor_of(name, place, 1);
+    tensor.rank = 0;
+    tensor.dim[0] = 0;
+    tensor.element_bytes = 1;
+    tensor.size = 1;
+    tensor.dtype = SX_BOOL;
+    return tensor;
+}
+
+void sx_gen_module_make_choices(sx_gen_module_tables *t)
+{
+    begin(t);
+    t->tensor[SX_GEN_CHOICE_P] = truth_of(8, SX_TENSOR_INPUT);
+    t->tensor[SX_GEN_CHOICE_W] = tensor_of(1, SX_TENSOR_WEIGHT, 1);
+    t->tensor[SX_GEN_CHOICE_Y] = tensor_of(2, SX_TENSOR_OUTPUT, 4);
+    t->tensor[SX_GEN_CHOICE_Q] = truth_of(7, SX_TENSOR_TEMPORARY);
+    t->tensor[SX_GEN_CHOICE_Q].variant = 0;
+    t->tensors = 4;
+    t->info.arena_bytes = 64;
+    t->variants = 1;
+    put_kernel(t, 4);
+    put_launch(t, SX_LAUNCH_FILL, 1, SX_GEN_CHOICE_Y, 0)->value = ONE_F32;
+    sx_module_launch *branch = put_launch(t, SX_LAUNCH_BRANCH, 1, SX_GEN_CHOICE_P, 0);
+    branch->first = 1;
+    branch->body = 3;
+    for (uint32_t i = 0; i < 3; i++) {
+        put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_CHOICE_W, SX_GEN_CHOICE_Y)->kernel = 0;
+    }
+    put_launch(t, SX_LAUNCH_COPY, 2, SX_GEN_CHOICE_P, SX_GEN_CHOICE_Q);
+    sx_module_launch *rounds = put_launch(t, SX_LAUNCH_WHILE, 1, SX_GEN_CHOICE_Q, 0);
+    rounds->first = 1;
+    rounds->body = 3;
+    rounds->value = 3;
+    for (uint32_t i = 0; i < 2; i++) {
+        put_launch(t, SX_LAUNCH_KERNEL, 2, SX_GEN_CHOICE_W, SX_GEN_CHOICE_Y)->kernel = 0;
+    }
+    put_launch(t, SX_LAUNCH_FILL, 1, SX_GEN_CHOICE_Q, 0);
+}
+
 void sx_gen_module_make_shared(sx_gen_module_tables *t)
 {
     begin(t);

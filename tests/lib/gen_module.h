@@ -66,6 +66,16 @@ enum {
 void sx_gen_module_make_shared(sx_gen_module_tables *tables);
 enum { SX_GEN_SHARED_X, SX_GEN_SHARED_W, SX_GEN_SHARED_C, SX_GEN_SHARED_Y, SX_GEN_SHARED_Q };
 
+/* A branch and a while. Input p, a bool; weight w = 1; output y of 4, temporary q, a bool.
+ *   0 fill     y = 1                         5 copy     q = p
+ *   1 branch   p: launch 2, else 3 and 4     6 while    7, then as long as q: 8 and 9, at most 3 times
+ *   2 kernel   y += w                        7 kernel   y += w
+ *   3 kernel   y += w                        8 kernel   y += w
+ *   4 kernel   y += w                        9 fill     q = false
+ * So y is 5 where p is true, else 4. */
+void sx_gen_module_make_choices(sx_gen_module_tables *tables);
+enum { SX_GEN_CHOICE_P, SX_GEN_CHOICE_W, SX_GEN_CHOICE_Y, SX_GEN_CHOICE_Q };
+
 /* Makes the kernels of any of them PTX for sm_80 that does the same. With `cubin`, which is
  * tests/fuzz/seeds/fuzz_cubin/add.cubin, each part has it for sm_80, too. */
 void sx_gen_module_for_gpu(sx_gen_module_tables *tables, sx_span cubin);

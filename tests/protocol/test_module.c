@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 5,                                                   \
-          "module format 5, this program reads 6; compile it again")                            \
-    FAULT(new_version, f->header.version = 7,                                                   \
-          "module format 7, this program reads 6; it was made by a newer program")              \
+    FAULT(old_version, f->header.version = 6,                                                   \
+          "module format 6, this program reads 7; compile it again")                            \
+    FAULT(new_version, f->header.version = 8,                                                   \
+          "module format 8, this program reads 7; it was made by a newer program")              \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \
@@ -295,7 +295,7 @@ END_TEST
     FAULT(kernel_entry, t->kernel[0].code_offset = t->kernel[0].code_size = 1,                     \
           "part 0 begins at 0, its code is 1 bytes at 1")                                          \
     FAULT(arg_tensor, t->arg[0] = 77, "argument 0: tensor 77, module has 9")                       \
-    FAULT(launch_kind, L(0).kind = SX_LAUNCH_KIND_COUNT, "launch 0 (unknown): kind 8")             \
+    FAULT(launch_kind, L(0).kind = SX_LAUNCH_KIND_COUNT, "launch 0 (unknown): kind 10")            \
     FAULT(launch_args, L(10).arg_first = 16, "launch 10 (kernel): arguments 16 and 2 more of 17")  \
     FAULT(launch_prologue, L(1).prologue = 2, "prologue 2")                                        \
     FAULT(launch_kernel_of_copy, L(1).kernel = 0, "launch 1 (copy): kernel 0")                     \
@@ -328,7 +328,7 @@ END_TEST
     FAULT(loop_load, L(5).prologue = 1, "launch 5 (kernel)")                                       \
     FAULT(slice_outside,                                                                           \
           (L(1).kind = SX_LAUNCH_SLICE, t->arg[1] = SX_GEN_W, t->arg[2] = SX_GEN_T),               \
-          "launch 1 (slice): of 2 arguments outside of loops")                                     \
+          "launch 1 (slice): of 2 arguments, not directly in a loop")                              \
     FAULT(slice_beyond, PIECE(SX_LAUNCH_SLICE),                                                    \
           "launch 3 (slice): 3 rounds, tensor 1 of 4 bytes has pieces of 256")                     \
     FAULT(row_beyond, (PIECE(SX_LAUNCH_ROW), L(2).value = 65),                                     \
@@ -512,6 +512,84 @@ START_TEST(test_text_outside_the_strings_is_refused)
         *text[i] = (sx_module_text){17, 0};
         ck_sx_fails(&cx, decode_tables(&cx, &t), SX_CORRUPT, "is text of 0 bytes at 17");
     }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* ---- branches and whiles ---- */
+
+#define CHOICE_FAULTS(FAULT)                                                                       \
+    FAULT(branch_args, L(1).arg_count = 0, "launch 1 (branch): 0 arguments, expected 1")           \
+    FAULT(branch_two_args, L(1).arg_count = 2, "launch 1 (branch): 2 arguments, expected 1")       \
+    FAULT(branch_number, t->arg[1] = SX_GEN_CHOICE_W,                                              \
+          "launch 1 (branch): asks tensor 1 of 4 bytes, element type 1; expected one bool")        \
+    FAULT(branch_byte, t->tensor[SX_GEN_CHOICE_P].dtype = 9,                                       \
+          "launch 1 (branch): asks tensor 0 of 1 bytes, element type 9")                           \
+    FAULT(branch_many, TRUTHS(SX_GEN_CHOICE_P),                                                    \
+          "launch 1 (branch): asks tensor 0 of 2 bytes, element type 10; expected one bool")       \
+    FAULT(branch_first, L(1).first = 4, "launch 1 (branch): 1 arguments, expected 1; the first 4") \
+    FAULT(branch_nothing, (L(1).first = L(1).body = 0), "launch 1 (branch): kernel 4294967295")    \
+    FAULT(branch_value, L(1).value = 1, "launch 1 (branch): kernel 4294967295, body 3, value 1")   \
+    FAULT(branch_kernel, L(1).kernel = 0, "launch 1 (branch): kernel 0")                           \
+    FAULT(branch_name, L(1).name.size = 1, "name of 1 letters")                                    \
+    FAULT(branch_zero, L(1).zero = 1, "launch 1 (branch): kernel 4294967295")                      \
+    FAULT(branch_beyond, (L(1).body = 9), "launch 1 (branch): body of 9 launches, 8 are left")     \
+    FAULT(branch_prologue, L(3).prologue = 1, "launch 3 (kernel)")                                 \
+    FAULT(while_args, L(6).arg_count = 0, "launch 6 (while): 0 arguments, expected 1")             \
+    FAULT(while_number, t->arg[10] = SX_GEN_CHOICE_Y, "launch 6 (while): asks tensor 2 of 16")     \
+    FAULT(while_first, L(6).first = 4, "launch 6 (while): 1 arguments, expected 1; the first 4")   \
+    FAULT(while_rounds, L(6).value = 0, "launch 6 (while): 0 rounds, 1 to 2147483648")             \
+    FAULT(while_long, L(6).value = (UINT64_C(1) << 31) + 1, "launch 6 (while): 2147483649 rounds") \
+    FAULT(while_kernel, L(6).kernel = 0, "launch 6 (while): kernel 0")                             \
+    FAULT(while_zero, L(6).zero = 1, "launch 6 (while): kernel 4294967295")                        \
+    FAULT(while_beyond, L(6).body = 4, "launch 6 (while): body of 4 launches, 3 are left")         \
+    FAULT(while_prologue, L(8).prologue = 1, "launch 8 (kernel)")                                  \
+    FAULT(while_writes_weight, t->arg[12] = SX_GEN_CHOICE_W, "writes tensor 1, a weight")          \
+    FAULT(first_of_copy, L(5).first = 1, "launch 5 (copy): kernel 4294967295")                     \
+    FAULT(first_of_fill, L(9).first = 1, "launch 9 (fill): kernel 4294967295")                     \
+    FAULT(zero_of_kernel, L(7).zero = 1, "launch 7 (kernel): kernel 0")                            \
+    /* a body that begins in one range and ends in the other */                                    \
+    FAULT(both_ranges, LOOP_AT(2, 2), "launch 2 (loop): body of 2 launches, 0 are left")           \
+    FAULT(both_ranges_of_while, LOOP_AT(7, 1), "launch 7 (loop): body of 1 launches, 0 are left")  \
+    FAULT(beyond_range, LOOP_AT(8, 2), "launch 8 (loop): body of 2 launches, 1 are left")          \
+    FAULT(slice_in_branch, SLICE_AT(2), "launch 2 (slice): of 2 arguments, not directly in a")     \
+    FAULT(slice_in_while, SLICE_AT(8), "launch 8 (slice): of 2 arguments, not directly in a loop") \
+    FAULT(slice_in_branch_in_loop,                                                                 \
+          (t->launch[0] = loop_around, t->launch[0].body = 9, SLICE_AT(2)),                        \
+          "launch 2 (slice): of 2 arguments, not directly in a loop")
+
+#define L(number) t->launch[number]
+#define TRUTHS(number) \
+    (t->tensor[number].rank = 1, t->tensor[number].dim[0] = 2, t->tensor[number].size = 2)
+#define LOOP_AT(number, launches) \
+    (t->launch[number] = loop_around, t->launch[number].body = (launches))
+#define SLICE_AT(number) (L(number).kind = SX_LAUNCH_SLICE, L(number).kernel = SX_MODULE_NONE)
+static const sx_module_launch loop_around = {
+    .kind = SX_LAUNCH_LOOP, .kernel = SX_MODULE_NONE, .value = 2};
+#define FAULT(name, statement, text)                   \
+    static void choice_##name(sx_gen_module_tables *t) \
+    {                                                  \
+        statement;                                     \
+    }
+CHOICE_FAULTS(FAULT)
+#undef FAULT
+static const record_fault choice_faults[] = {
+#define FAULT(name, statement, text) {#name, choice_##name, text},
+    CHOICE_FAULTS(FAULT)
+#undef FAULT
+};
+
+START_TEST(test_wrong_choices_are_refused)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 24);
+    sx_gen_module_tables t;
+    sx_gen_module_make_choices(&t);
+    ck_sx_ok(&cx, decode_tables(&cx, &t));
+    choice_faults[_i].make(&t);
+    sx_code code = decode_tables(&cx, &t);
+    ck_assert_msg(code == SX_CORRUPT && strstr(cx.error.text, choice_faults[_i].text) != NULL,
+                  "%s: %s: %s", choice_faults[_i].name, sx_code_name(code), cx.error.text);
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -798,6 +876,7 @@ int main(void)
     tcase_add_test(cases, test_cubin_of_a_processors_kernel);
     tcase_add_test(cases, test_cubin_of_a_part);
     tcase_add_loop_test(cases, test_wrong_sharing_is_refused, 0, SX_COUNT(shared_faults));
+    tcase_add_loop_test(cases, test_wrong_choices_are_refused, 0, SX_COUNT(choice_faults));
     tcase_add_test(cases, test_text_outside_the_strings_is_refused);
     tcase_add_test(cases, test_depth_of_loops);
     tcase_add_test(cases, test_holes_are_those_of_brute_force);

@@ -206,6 +206,93 @@ START_TEST(test_variants_run_by_their_guards)
 }
 END_TEST
 
+/* ---- a branch and a while, on the choices of gen_module.h ---- */
+
+static void open_choices(rich *r, uint8_t *p)
+{
+    ck_sx_ok(&r->cx, open_tables(r));
+    ck_sx_ok(&r->cx, sxr_bind(&r->cx, r->program, SX_GEN_CHOICE_P, p, 1));
+    ck_sx_ok(&r->cx, sxr_bind(&r->cx, r->program, SX_GEN_CHOICE_Y, r->y, 16));
+}
+
+/* Which launches run, one after the other, as the numbers of the launches and `?` where one is asked. */
+static const char *way_of(rich *r, bool truth, uint32_t asks, char text[64])
+{
+    sxr_walk walk = {0};
+    sxr_walk_event event;
+    uint32_t i, used = 0;
+    while ((event = sxr_walk_next(r->program, 0, &walk, &i)) != SXR_WALK_END && used < 60) {
+        text[used++] = (char)('0' + i);
+        if (event == SXR_WALK_ASK) {
+            text[used++] = '?';
+            ck_sx_ok(&r->cx, sxr_walk_answer(&r->cx, r->program, &walk, truth && asks > 0));
+            asks -= asks > 0 ? 1 : 0;
+        } else {
+            ck_assert_int_eq(event, SXR_WALK_LAUNCH);
+            ck_assert_int_eq(sxr_walk_is_last(r->program, &walk), i < 7);
+        }
+    }
+    text[used] = 0;
+    return text;
+}
+
+START_TEST(test_branch_and_while)
+{
+    rich r;
+    char text[64];
+    uint8_t p = 1;
+    begin(&r);
+    sx_gen_module_make_choices(&r.tables);
+    open_choices(&r, &p);
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 4, 5, 0);
+    p = 0;
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 4, 4, 0);
+    ck_assert_str_eq(way_of(&r, false, 0, text), "01?34576?");
+    ck_assert_str_eq(way_of(&r, true, 1, text), "01?2576?");
+    ck_assert_str_eq(way_of(&r, true, 4, text), "01?2576?8976?8976?8976?");
+    end(&r);
+    /* as many rounds as it may have, and one more */
+    begin(&r);
+    sx_gen_module_make_choices(&r.tables);
+    r.tables.launch[9].value = 1;
+    p = 1;
+    open_choices(&r, &p);
+    ck_sx_fails(&r.cx, sxr_run(&r.cx, r.program, NULL), SX_LIMIT,
+                "while: the condition is true after 3 rounds (launch 6 of the module)");
+    p = 0;
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 4, 4, 0);
+    end(&r);
+}
+END_TEST
+
+/* Ranges without launches: nothing is done in one way, a condition that nothing computes, no step. */
+START_TEST(test_empty_ranges)
+{
+    static const struct {
+        uint32_t branch_first, while_first;
+        float yes, no;
+    } row[] = {{0, 1, 4, 5}, {3, 1, 7, 2}, {1, 0, 4, 3}, {1, 3, 4, 5}};
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        rich r;
+        uint8_t p = 1;
+        begin(&r);
+        sx_gen_module_make_choices(&r.tables);
+        r.tables.launch[1].first = row[i].branch_first;
+        r.tables.launch[6].first = row[i].while_first;
+        open_choices(&r, &p);
+        ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+        expect_y(&r, 4, row[i].yes, 0);
+        p = 0;
+        ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+        expect_y(&r, 4, row[i].no, 0);
+        end(&r);
+    }
+}
+END_TEST
+
 START_TEST(test_state_persists_and_can_be_set)
 {
     rich r;
@@ -457,6 +544,8 @@ int main(void)
     tcase_add_loop_test(cases, test_foreign_code_is_refused, 0, 4);
     tcase_add_test(cases, test_variants_run_by_their_guards);
     tcase_add_test(cases, test_state_persists_and_can_be_set);
+    tcase_add_test(cases, test_branch_and_while);
+    tcase_add_test(cases, test_empty_ranges);
     tcase_add_test(cases, test_output_in_place_of_an_input);
     tcase_add_test(cases, test_shared_results_are_made_once);
     tcase_add_test(cases, test_loops_count_and_follow_symbols);
