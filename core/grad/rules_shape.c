@@ -251,6 +251,58 @@ void sx_grad_dynamic_slice(sx_sweep *s, const sx_site *at)
     sx_give(s, at, 0, sx_step(s, SX_OP_DYNAMIC_UPDATE_SLICE, &attr, input, at->count + 1));
 }
 
+/* One less than an extent, as a scalar of i64. */
+static sx_node_id last_of(sx_sweep *s, sx_dim extent)
+{
+    const sx_type scalar = {.dtype = SX_I64};
+    return sx_dim_is_constant(extent) ? sx_step_constant(s, &scalar, (double)(extent.scale - 1))
+                                      : last_of_symbol(s, extent);
+}
+
+/* `size` elements of `a` along dimension d from `start` on, which is clamped so that all of them lie inside: by gather,
+ * as a dynamic slice has no symbolic sizes. */
+static sx_node_id slice_symbolic(sx_sweep *s, sx_node_id a, uint32_t d, sx_dim size,
+                                 sx_node_id start)
+{
+    sx_type from = sx_step_type(s, a);
+    const sx_type scalar = {.dtype = SX_I64};
+    sx_attr iota = {.present = SX_A(axis) | SX_A(type), .type = {SX_I64, 1, {size}}};
+    sx_attr along = {.present = SX_A(axis), .axis = d};
+    SX_ASSERT(d < from.rank);
+    sx_node_id room = last_of(s, from.dim[d]);
+    room = sx_step_binary(s, SX_OP_SUBTRACT, room, last_of(s, size));
+    sx_node_id first = sx_step_convert(s, start, SX_I64);
+    first = sx_step_binary(s, SX_OP_MAXIMUM, first, sx_step_constant(s, &scalar, 0));
+    first = sx_step_binary(s, SX_OP_MINIMUM, first, room);
+    first = sx_step_repeat(s, first, &(sx_ints){0}, &iota.type);
+    sx_node_id index = sx_step(s, SX_OP_IOTA, &iota, NULL, 0);
+    sx_node_id input[2] = {a, sx_step_binary(s, SX_OP_ADD, first, index)};
+    return sx_step(s, SX_OP_GATHER, &along, input, 2);
+}
+
+/* The elements of g where the update was put. */
+static sx_node_id slice_of_update(sx_sweep *s, const sx_site *at)
+{
+    sx_type box = sx_step_type(s, at->x[1]);
+    sx_attr attr = {.present = SX_A(dims) | SX_A(sizes)};
+    sx_node_id input[SX_INPUTS_MAX];
+    sx_node_id part = at->g;
+    for (uint32_t k = 0; k < at->attr.dims.count; k++) {
+        uint32_t d = (uint32_t)at->attr.dims.v[k];
+        if (!sx_dim_is_constant(box.dim[d])) {
+            part = slice_symbolic(s, part, d, box.dim[d], at->x[2 + k]);
+            continue;
+        }
+        attr.dims.v[attr.dims.count++] = d;
+        attr.sizes.v[attr.sizes.count++] = box.dim[d].scale;
+        input[attr.dims.count] = at->x[2 + k];
+    }
+    input[0] = part;
+    return attr.dims.count == 0
+               ? part
+               : sx_step(s, SX_OP_DYNAMIC_SLICE, &attr, input, attr.dims.count + 1);
+}
+
 void sx_grad_dynamic_update(sx_sweep *s, const sx_site *at)
 {
     sx_type box = sx_step_type(s, at->x[1]);
@@ -262,20 +314,7 @@ void sx_grad_dynamic_update(sx_sweep *s, const sx_site *at)
         sx_give(s, at, 0, sx_step(s, SX_OP_DYNAMIC_UPDATE_SLICE, &at->attr, input, at->count));
     }
     if (sx_wants(s, at, 1)) {
-        sx_attr attr = {.present = SX_A(dims) | SX_A(sizes), .dims = at->attr.dims};
-        attr.sizes.count = attr.dims.count;
-        for (uint32_t k = 0; k < attr.dims.count; k++) {
-            sx_dim extent = box.dim[attr.dims.v[k]];
-            attr.sizes.v[k] = extent.scale;
-            if (!sx_dim_is_constant(extent)) {
-                s->code = SX_FAIL(s->cx, SX_UNIMPLEMENTED,
-                                  "gradient of an update along symbolic dimension %lld",
-                                  (long long)attr.dims.v[k]);
-                return;
-            }
-        }
-        memcpy(&input[1], &at->x[2], (at->count - 2) * sizeof(input[0]));
-        sx_give(s, at, 1, sx_step(s, SX_OP_DYNAMIC_SLICE, &attr, input, at->count - 1));
+        sx_give(s, at, 1, slice_of_update(s, at));
     }
 }
 

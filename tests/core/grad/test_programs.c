@@ -50,9 +50,10 @@ static const char *print(const sx_graph *graph)
 /* ---- random programs ---- */
 
 static const sx_op polynomial[] = {
-    SX_OP_NEGATE,    SX_OP_ADD,         SX_OP_SUBTRACT,    SX_OP_RESHAPE,       SX_OP_TRANSPOSE,
-    SX_OP_BROADCAST, SX_OP_SLICE,       SX_OP_CONCATENATE, SX_OP_REVERSE,       SX_OP_PAD,
-    SX_OP_MULTIPLY,  SX_OP_DOT_GENERAL, SX_OP_CONVOLUTION, SX_OP_DYNAMIC_SLICE, SX_OP_GATHER};
+    SX_OP_NEGATE,      SX_OP_ADD,           SX_OP_SUBTRACT, SX_OP_RESHAPE,
+    SX_OP_TRANSPOSE,   SX_OP_BROADCAST,     SX_OP_SLICE,    SX_OP_CONCATENATE,
+    SX_OP_REVERSE,     SX_OP_PAD,           SX_OP_MULTIPLY, SX_OP_DOT_GENERAL,
+    SX_OP_CONVOLUTION, SX_OP_DYNAMIC_SLICE, SX_OP_GATHER,   SX_OP_DYNAMIC_UPDATE_SLICE};
 static const sx_op smooth[] = {
     SX_OP_EXP,         SX_OP_TANH,          SX_OP_ERF,       SX_OP_LOGISTIC,   SX_OP_SIN,
     SX_OP_COS,         SX_OP_GELU,          SX_OP_GELU_TANH, SX_OP_SILU,       SX_OP_SOFTMAX,
@@ -191,6 +192,42 @@ END_TEST
 START_TEST(random_real)
 {
     many_programs(false);
+}
+END_TEST
+
+/* ---- places along symbolic extents ---- */
+
+static const char *const updates[] = {
+    "(n in [1, 4]) { %x = parameter {name = \"x\", weight = 0} : f64[3*n, 4]"
+    " %u = parameter {name = \"u\", weight = 0} : f64[2*n, 3]"
+    " %i = parameter {name = \"i\", weight = 0} : i32[]"
+    " %j = parameter {name = \"j\", weight = 0} : i64[]"
+    " %y = dynamic_update_slice(%x, %u, %i, %j) {dims = [0, 1]} : f64[3*n, 4]",
+    "(n in [1, 3]) { %x = parameter {name = \"x\", weight = 0} : f64[2, 6]"
+    " %u = parameter {name = \"u\", weight = 0} : f64[2, n]"
+    " %i = parameter {name = \"i\", weight = 0} : i8[]"
+    " %y = dynamic_update_slice(%x, %u, %i) {dims = [1]} : f64[2, 6]",
+};
+
+/* The starts are drawn from both sides of what fits. */
+START_TEST(placed)
+{
+    sx_rng rng = {sx_test_seed()};
+    char text[1024];
+    (void)snprintf(text, sizeof(text),
+                   "sx 1 graph \"g\" %s %%z = multiply(%%y, %%y) : %s return %%z as \"z\" }",
+                   updates[_i], _i == 0 ? "f64[3*n, 4]" : "f64[2, 6]");
+    sx_graph *program = parse(text);
+    const sx_graph *gradient = sx_slope_gradient(&cx, program, 0);
+    for (uint32_t trial = 0; trial < 40; trial++) {
+        sx_binding binding[SX_SYMBOLS_MAX];
+        sx_graph *bound[2];
+        sx_gen_binding(&rng, program, binding);
+        ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, 1, &bound[0]));
+        ck_sx_ok(&cx, sx_graph_bind(&cx, gradient, binding, 1, &bound[1]));
+        sx_slope_case at = {.program = bound[0], .gradient = bound[1]};
+        ck_assert_msg(sx_slope_exact(&rng, &at) == SX_SLOPE_SAME, "%s: %s", text, at.text);
+    }
 }
 END_TEST
 
@@ -471,6 +508,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, random_exact);
     tcase_add_test(tests, random_real);
+    tcase_add_loop_test(tests, placed, 0, (int)SX_COUNT(updates));
     tcase_add_test(tests, golden);
     tcase_add_test(tests, second);
     tcase_add_test(tests, effects);
