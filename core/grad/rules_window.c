@@ -254,7 +254,7 @@ typedef struct {
     lane lane[3];
 } conv;
 
-static bool conv_of(sx_sweep *s, const sx_site *at, conv *c)
+static void conv_of(sx_sweep *s, const sx_site *at, conv *c)
 {
     c->x = sx_step_type(s, at->x[0]);
     c->w = sx_step_type(s, at->x[1]);
@@ -264,16 +264,114 @@ static bool conv_of(sx_sweep *s, const sx_site *at, conv *c)
     c->spatial = c->x.rank - 2;
     SX_ASSERT(c->spatial >= 1 && c->spatial <= SX_COUNT(c->lane));
     for (uint32_t d = 0; d < c->spatial; d++) {
-        if (!sx_dim_is_constant(c->x.dim[2 + d])) {
-            s->code = SX_FAIL(s->cx, SX_UNIMPLEMENTED,
-                              "gradient of a convolution along symbolic dimension %u", 2 + d);
-            return false;
-        }
         c->lane[d] = (lane){c->x.dim[2 + d].scale, at->type.dim[2 + d].scale, c->w.dim[2 + d].scale,
                             at->attr.stride.v[d],  at->attr.dilation.v[d],    at->attr.low.v[d]};
     }
-    return true;
 }
+
+/* ---- windows side by side: the elements of each place are dimensions of their own, and products contractions ---- */
+
+/* The elements from the first to the last of the window of a lane. */
+static int64_t span_of(const lane *at)
+{
+    return (at->window - 1) * at->dilation + 1;
+}
+
+/* Along a symbolic dimension windows never overlap (docs/IR.md), and there is no padding; then all others have to be so
+ * too. False: there is no symbolic dimension, or an error. */
+static bool side_by_side(sx_sweep *s, const sx_site *at, const conv *c)
+{
+    uint32_t symbolic = 0;
+    uint32_t apart = 0;
+    for (uint32_t d = 0; d < c->spatial; d++) {
+        const lane *l = &c->lane[d];
+        sx_dim covered;
+        bool whole = sx_dim_multiply(at->type.dim[2 + d], sx_dim_of(l->stride), &covered) &&
+                     sx_dim_equal(covered, c->x.dim[2 + d]);
+        apart += whole && l->low == 0 && at->attr.high.v[d] == 0 && span_of(l) <= l->stride ? 1 : 0;
+        symbolic = sx_dim_is_constant(c->x.dim[2 + d]) ? symbolic : 2 + d;
+    }
+    if (symbolic != 0 && (apart < c->spatial || 3 + 2 * c->spatial > SX_RANK_MAX)) {
+        s->code = SX_FAIL(s->cx, SX_UNIMPLEMENTED,
+                          "gradient of a convolution along symbolic dimension %u with %s", symbolic,
+                          apart < c->spatial ? "windows that overlap or padding along another"
+                                             : "three spatial dimensions");
+    }
+    return symbolic != 0 && s->code == SX_OK;
+}
+
+/* x as [n, groups, in, places, stride, ..]. */
+static sx_type tiles_of(const sx_site *at, const conv *c)
+{
+    sx_type tiles = sx_type_with(&c->x, 1, sx_dim_of(c->groups));
+    tiles.dim[2].scale /= c->groups;
+    tiles.rank = 3;
+    for (uint32_t d = 0; d < c->spatial; d++) {
+        tiles.dim[tiles.rank++] = at->type.dim[2 + d];
+        tiles.dim[tiles.rank++] = sx_dim_of(c->lane[d].stride);
+    }
+    return tiles;
+}
+
+/* Contracts g over the batch and all places with the elements of the windows there. */
+static void give_weights_of_tiles(sx_sweep *s, const sx_site *at, const conv *c, sx_node_id g)
+{
+    sx_type tiles = tiles_of(at, c);
+    sx_attr slice = sx_whole_slice(&tiles);
+    sx_attr dot = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs,
+                   .lhs_batch = {1, {1}},
+                   .rhs_batch = {1, {1}},
+                   .lhs_contract = {1, {0}},
+                   .rhs_contract = {1, {0}}};
+    for (uint32_t d = 0; d < c->spatial; d++) {
+        slice.limit.v[4 + 2 * d] = span_of(&c->lane[d]);
+        slice.stride.v[4 + 2 * d] = c->lane[d].dilation;
+        dot.lhs_contract.v[dot.lhs_contract.count++] = 3 + d;
+        dot.rhs_contract.v[dot.rhs_contract.count++] = 3 + 2 * d;
+    }
+    sx_node_id x = sx_step_reshape(s, at->x[0], &tiles);
+    sx_node_id input[2] = {g, sx_step_slice(s, x, &slice)};
+    sx_give(s, at, 1, sx_step_reshape(s, sx_step(s, SX_OP_DOT_GENERAL, &dot, input, 2), &c->w));
+}
+
+/* Each element of x lies in the window of one place, or of none. */
+static void give_input_of_tiles(sx_sweep *s, const sx_site *at, const conv *c, sx_node_id g,
+                                sx_node_id w)
+{
+    sx_attr dot = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs,
+                   .lhs_batch = {1, {1}},
+                   .rhs_batch = {1, {0}},
+                   .lhs_contract = {1, {2}},
+                   .rhs_contract = {1, {1}}};
+    sx_node_id input[2] = {g, w};
+    sx_ints perm = {3, {1, 0, 2 + c->spatial}}; /* of [groups, n, places .., in, window ..] */
+    sx_attr pad = sx_no_padding(3 + 2 * c->spatial);
+    for (uint32_t d = 0; d < c->spatial; d++) {
+        perm.v[perm.count++] = 2 + d;
+        perm.v[perm.count++] = 3 + c->spatial + d;
+        pad.interior.v[4 + 2 * d] = c->lane[d].window > 1 ? c->lane[d].dilation - 1 : 0;
+        pad.high.v[4 + 2 * d] = c->lane[d].stride - span_of(&c->lane[d]);
+    }
+    sx_node_id part = sx_step(s, SX_OP_DOT_GENERAL, &dot, input, 2);
+    part = sx_step_pad(s, sx_step_transpose(s, part, &perm), &pad, 0);
+    sx_give(s, at, 0, sx_step_reshape(s, part, &c->x));
+}
+
+static void give_tiles(sx_sweep *s, const sx_site *at, const conv *c)
+{
+    sx_type w = sx_type_with(&c->w, 0, sx_dim_of(c->groups));
+    sx_type g = sx_type_with(&at->type, 1, sx_dim_of(c->groups));
+    w.dim[1] = g.dim[2] = c->out;
+    sx_node_id above = sx_step_reshape(s, at->g, &g);
+    if (sx_wants(s, at, 0)) {
+        give_input_of_tiles(s, at, c, above, sx_step_reshape(s, at->x[1], &w));
+    }
+    if (sx_wants(s, at, 1)) {
+        give_weights_of_tiles(s, at, c, above);
+    }
+}
+
+/* ---- windows that overlap: convolutions ---- */
 
 /* The dimensions `first` .. of `a` exchanged with those behind: [.., i, j, ..] becomes [.., j, i, ..]. */
 static sx_node_id exchange(sx_sweep *s, sx_node_id a, uint32_t i, uint32_t j)
@@ -370,13 +468,15 @@ static void give_weights(sx_sweep *s, const sx_site *at, const conv *c)
 void sx_grad_convolution(sx_sweep *s, const sx_site *at)
 {
     conv c = {.groups = 0};
-    if (!conv_of(s, at, &c)) {
+    conv_of(s, at, &c);
+    if (side_by_side(s, at, &c)) {
+        give_tiles(s, at, &c);
         return;
     }
-    if (sx_wants(s, at, 0)) {
+    if (s->code == SX_OK && sx_wants(s, at, 0)) {
         give_input(s, at, &c);
     }
-    if (sx_wants(s, at, 1)) {
+    if (s->code == SX_OK && sx_wants(s, at, 1)) {
         give_weights(s, at, &c);
     }
 }

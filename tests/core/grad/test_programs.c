@@ -195,38 +195,47 @@ START_TEST(random_real)
 }
 END_TEST
 
-/* ---- places along symbolic extents ---- */
+/* ---- along symbolic extents ---- */
 
-static const char *const updates[] = {
-    "(n in [1, 4]) { %x = parameter {name = \"x\", weight = 0} : f64[3*n, 4]"
-    " %u = parameter {name = \"u\", weight = 0} : f64[2*n, 3]"
-    " %i = parameter {name = \"i\", weight = 0} : i32[]"
-    " %j = parameter {name = \"j\", weight = 0} : i64[]"
-    " %y = dynamic_update_slice(%x, %u, %i, %j) {dims = [0, 1]} : f64[3*n, 4]",
-    "(n in [1, 3]) { %x = parameter {name = \"x\", weight = 0} : f64[2, 6]"
-    " %u = parameter {name = \"u\", weight = 0} : f64[2, n]"
-    " %i = parameter {name = \"i\", weight = 0} : i8[]"
-    " %y = dynamic_update_slice(%x, %u, %i) {dims = [1]} : f64[2, 6]",
+#define FLOATS(name, type) " %" name " = parameter {name = \"" name "\", weight = 0} : f64" type
+#define START(name, type) " %" name " = parameter {name = \"" name "\", weight = 0} : " type "[]"
+#define ALONG(type, head)                                                      \
+    "sx 1 graph \"g\" " head " : f64" type " %z = multiply(%y, %y) : f64" type \
+    " return %z as \"z\" }"
+static const char *const along[] = {
+    ALONG("[3*n, 4]",
+          "(n in [1, 4]) {" FLOATS("x", "[3*n, 4]") FLOATS("u", "[2*n, 3]") START("i", "i32")
+              START("j", "i64") " %y = dynamic_update_slice(%x, %u, %i, %j) {dims = [0, 1]}"),
+    ALONG("[2, 6]", "(n in [1, 3]) {" FLOATS("x", "[2, 6]") FLOATS("u", "[2, n]")
+                        START("i", "i8") " %y = dynamic_update_slice(%x, %u, %i) {dims = [1]}"),
+    ALONG("[b, 6, n, n]",
+          "(b in [1, 2], n in [1, 3]) {" FLOATS("x", "[b, 4, 5*n, n]")
+              FLOATS("w", "[6, 2, 2, 1]") " %y = convolution(%x, %w) {stride = [5, 1], low = [0, "
+                                          "0], high = [0, 0], dilation = [3, 1], groups = 2}"),
+    ALONG("[2, 2, n]", "(n in [1, 3]) {" FLOATS("x", "[2, 3, 2*n]") FLOATS(
+                           "w", "[2, 3, 2]") " %y = convolution(%x, %w) {stride = [2], low = [0], "
+                                             "high = [0], dilation = [1], groups = 1}"),
+    ALONG("[2, 2, 2, n]",
+          "(n in [1, 3]) {" FLOATS("x", "[2, 3, 6, n]")
+              FLOATS("w", "[2, 3, 2, 1]") " %y = convolution(%x, %w) {stride = [3, 1], low = [0, "
+                                          "0], high = [0, 0], dilation = [1, 1], groups = 1}"),
 };
 
-/* The starts are drawn from both sides of what fits. */
-START_TEST(placed)
+/* Squares, so that the cotangent differs from element to element; starts are drawn from both sides of what fits. */
+START_TEST(symbolic)
 {
     sx_rng rng = {sx_test_seed()};
-    char text[1024];
-    (void)snprintf(text, sizeof(text),
-                   "sx 1 graph \"g\" %s %%z = multiply(%%y, %%y) : %s return %%z as \"z\" }",
-                   updates[_i], _i == 0 ? "f64[3*n, 4]" : "f64[2, 6]");
-    sx_graph *program = parse(text);
+    sx_graph *program = parse(along[_i]);
     const sx_graph *gradient = sx_slope_gradient(&cx, program, 0);
     for (uint32_t trial = 0; trial < 40; trial++) {
         sx_binding binding[SX_SYMBOLS_MAX];
         sx_graph *bound[2];
+        uint32_t symbols = program->symbol_count;
         sx_gen_binding(&rng, program, binding);
-        ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, 1, &bound[0]));
-        ck_sx_ok(&cx, sx_graph_bind(&cx, gradient, binding, 1, &bound[1]));
+        ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, symbols, &bound[0]));
+        ck_sx_ok(&cx, sx_graph_bind(&cx, gradient, binding, symbols, &bound[1]));
         sx_slope_case at = {.program = bound[0], .gradient = bound[1]};
-        ck_assert_msg(sx_slope_exact(&rng, &at) == SX_SLOPE_SAME, "%s: %s", text, at.text);
+        ck_assert_msg(sx_slope_exact(&rng, &at) == SX_SLOPE_SAME, "%s: %s", along[_i], at.text);
     }
 }
 END_TEST
@@ -367,6 +376,14 @@ START_TEST(refused)
                   " dilation = [1], reducer = multiply} : f32[3] return %y as \"y\" }",
                   "y", "x", SX_UNIMPLEMENTED,
                   "node '%y' (reduce_window): gradient of reduce_window by multiply");
+    check_refused("sx 1 graph \"g\" (n in [1, 3]) { %x = parameter {name = \"x\", weight = 0} : "
+                  "f32[1, 1, 4, n]"
+                  " %w = parameter {name = \"w\", weight = 0} : f32[1, 1, 2, 1]"
+                  " %y = convolution(%x, %w) {stride = [1, 1], low = [0, 0], high = [0, 0], "
+                  "dilation = [1, 1],"
+                  " groups = 1} : f32[1, 1, 3, n] return %y as \"y\" }",
+                  "y", "x", SX_UNIMPLEMENTED,
+                  "node '%y' (convolution): gradient of a convolution along symbolic");
     check_refused("sx 1 graph \"g\" mesh (dp = 2) { %x = parameter {name = \"x\", weight = 0} : "
                   "f32[4] {dp = S(0)}"
                   " %y = exponential(%x) : f32[4] return %y as \"y\" }",
@@ -508,7 +525,7 @@ int main(void)
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_test(tests, random_exact);
     tcase_add_test(tests, random_real);
-    tcase_add_loop_test(tests, placed, 0, (int)SX_COUNT(updates));
+    tcase_add_loop_test(tests, symbolic, 0, (int)SX_COUNT(along));
     tcase_add_test(tests, golden);
     tcase_add_test(tests, second);
     tcase_add_test(tests, effects);
