@@ -188,6 +188,62 @@ def test_models(folder):
                 assert "check    passed" in told, told
 
 
+# in each round one of two functions, by a condition on what is carried
+BRANCHES = """sx 1
+graph "branches" (rounds in [1, 9]) {
+    %c = parameter {name = "c", weight = 0} : f64[3]
+    %x = parameter {name = "x", weight = 0} : f64[rounds, 3]
+    %last = scan(%c, %x) {carried = 1, sliced = 1, step = graph {
+        %c = parameter {name = "c", weight = 0} : f64[3]
+        %x = parameter {name = "x", weight = 0} : f64[3]
+        %sum = reduce(%c) {dims = [0], reducer = add} : f64[]
+        %zero = constant {data = 0} : f64[]
+        %more = compare(%sum, %zero) {direction = gt} : bool[]
+        %next = cond(%more, %c, %x) {then = graph {
+            %c = parameter {name = "c", weight = 0} : f64[3]
+            %x = parameter {name = "x", weight = 0} : f64[3]
+            %0 = subtract(%x, %c) : f64[3]
+            %1 = tanh(%0) : f64[3]
+            return %1 as "c"
+        }, otherwise = graph {
+            %c = parameter {name = "c", weight = 0} : f64[3]
+            %x = parameter {name = "x", weight = 0} : f64[3]
+            %0 = multiply(%c, %x) : f64[3]
+            return %0 as "c"
+        }} : f64[3]
+        return %next as "c"
+    }} : f64[3]
+    %y = reduce(%last) {dims = [0], reducer = add} : f64[]
+    return %y as "y"
+}
+"""
+
+
+def test_branches(folder):
+    rng = np.random.default_rng(22)
+    values = {"c": rng.standard_normal(3), "x": rng.standard_normal((6, 3))}
+    taken = []
+
+    def run(at):
+        c = at["c"]
+        for x in at["x"]:
+            taken.append(bool(c.sum() > 0))
+            c = np.tanh(x - c) if taken[-1] else c * x
+        return c.sum()
+
+    source, step, module = (os.path.join(folder, "branches" + end) for end in (".sx", ".step.sx", ".sxm"))
+    with open(source, "w", encoding="ascii") as file:
+        file.write(BRANCHES)
+    client("grad", source, "--wrt", "c", "--wrt", "x", "-o", step)
+    client("compile", step, "--no-daemon", "--dim", "rounds=6", "-o", module)
+    out = os.path.join(folder, "taken")
+    client("run", module, *given(folder, values, {}), "--output", out, "--check")
+    run(values)
+    assert True in taken and False in taken, taken
+    for name in values:
+        check_gradient(run, values, name, np.load(os.path.join(out, f"grad({name}).npy")))
+
+
 def test_forms(folder):
     """One operation, a cotangent, JSON, and the same text from a pipe."""
     made = json.loads(client("grad", "--softmax", "3x5", "--dtype", "f32", "--wrt", "x", "--json").stdout)
@@ -228,6 +284,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         test_native(folder)
         test_lstm(folder)
+        test_branches(folder)
         test_models(folder)
         test_forms(folder)
         test_refused(folder)
