@@ -22,6 +22,7 @@ static const char *class_name(sx_op_class op_class)
     case SX_OPCLASS_GATHER: return "gather";
     case SX_OPCLASS_SCATTER: return "scatter";
     case SX_OPCLASS_DYNAMIC: return "dynamic";
+    case SX_OPCLASS_SORT: return "sort";
     case SX_OPCLASS_MOVE: return "move";
     case SX_OPCLASS_WINDOW: return "window";
     case SX_OPCLASS_CONV: return "convolution";

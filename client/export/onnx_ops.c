@@ -296,6 +296,28 @@ static sx_code write_gather(sx_ow *w)
     return SX_OK;
 }
 
+/* TopK has the same order of equals; both results get a name, the other one is nobody's. */
+static sx_code write_sort(sx_ow *w)
+{
+    const sx_attr *attr = sx_ow_attr(w);
+    const sx_type *x = sx_ow_type(w, 0);
+    sx_span count;
+    if (!has(REALS | INTS, x->dtype)) {
+        return refuse_dtype(w, x->dtype);
+    }
+    SX_TRY(sx_ow_shape(w, &sx_ow_node(w)->type.dim[attr->axis], 1, &count));
+    w->name[w->at] = sx_ow_result(w);
+    sx_span other = sx_ow_fresh(w);
+    sx_ow_begin(w);
+    sx_ow_input(w, sx_ow_value(w, 0));
+    sx_ow_input(w, count);
+    sx_pb_attr_int(&w->part, "axis", attr->axis);
+    sx_pb_attr_int(&w->part, "largest", attr->direction == SX_GT ? 1 : 0);
+    sx_pb_bytes(&w->part, 2, attr->result == 0 ? w->name[w->at] : other);
+    sx_ow_end(w, "TopK", attr->result == 0 ? other : w->name[w->at]);
+    return SX_OK;
+}
+
 /* Composites that sx_ow_is_native admits. */
 static sx_code write_composite(sx_ow *w)
 {
@@ -379,6 +401,7 @@ sx_code sx_ow_write_node(sx_ow *w)
     case SX_OP_REDUCE: return write_reduce(w);
     case SX_OP_CONCATENATE: return write_concatenate(w);
     case SX_OP_GATHER: return write_gather(w);
+    case SX_OP_SORT: return write_sort(w);
     case SX_OP_DOT_GENERAL: return sx_ow_dot(w);
     case SX_OP_CONVOLUTION: return sx_ow_convolution(w);
     case SX_OP_REDUCE_WINDOW: return sx_ow_window(w);

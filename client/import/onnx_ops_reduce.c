@@ -187,6 +187,59 @@ sx_code sx_ox_arg_extreme(sx_ox *im)
     return sx_ox_set(im, 0, out);
 }
 
+/* ---- the largest or smallest ---- */
+
+static sx_code top_k(sx_ox *im, sx_dim count, bool largest)
+{
+    uint32_t axis;
+    sx_node_id x = sx_ox_in(im, 0);
+    SX_TRY(im->code);
+    SX_TRY(sx_ox_attr_axis(im, "axis", -1, sx_ox_type(im, x)->rank, &axis));
+    bool whole = sx_dim_equal(count, sx_ox_type(im, x)->dim[axis]);
+    if (!whole && !sx_dim_is_constant(count)) {
+        return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "K is symbolic, and not the extent of axis %u",
+                          axis);
+    }
+    if (count.scale < 1) {
+        return SX_OX_FAIL(im, count.scale == 0 ? SX_UNIMPLEMENTED : SX_INPUT,
+                          "K is %lld, at least 1", (long long)count.scale);
+    }
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_SORT)->attrs,
+                    .axis = axis,
+                    .count = sx_dim_is_constant(count) ? count.scale : -1,
+                    .direction = largest ? SX_GT : SX_LT};
+    for (uint32_t k = 0; k < 2; k++) {
+        attr.result = k;
+        if (sx_ox_wants(im, k)) {
+            SX_TRY(sx_ox_set(im, k, sx_ox_add(im, SX_OP_SORT, &attr, &x, 1)));
+        }
+    }
+    return im->code;
+}
+
+/* Before opset 10: the number is an attribute. */
+sx_code sx_ox_top_k_attr(sx_ox *im)
+{
+    int64_t count;
+    SX_TRY(sx_ox_attr_int(im, "k", -1, &count));
+    return top_k(im, sx_dim_of(count), true);
+}
+
+/* What is not to be sorted may be. */
+sx_code sx_ox_top_k(sx_ox *im)
+{
+    int64_t largest, sorted;
+    const sx_dim *count;
+    uint32_t counts;
+    SX_TRY(sx_ox_attr_int(im, "largest", 1, &largest));
+    SX_TRY(sx_ox_attr_int(im, "sorted", 1, &sorted));
+    SX_TRY(sx_ox_known(im, 1, "K", &count, &counts));
+    if (counts != 1) {
+        return SX_OX_FAIL(im, SX_INPUT, "K has %u elements, expected 1", counts);
+    }
+    return top_k(im, count[0], largest != 0);
+}
+
 /* ---- softmax family ---- */
 
 static sx_node_id hardmax(sx_ox *im, sx_node_id x, uint32_t axis)

@@ -174,6 +174,7 @@ static bool only_moves(sx_op op)
     case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_GATHER:
     case SX_OPCLASS_DYNAMIC:
+    case SX_OPCLASS_SORT:
     case SX_OPCLASS_MOVE:
     case SX_OPCLASS_LEAF:
     case SX_OPCLASS_SELECT: return true;

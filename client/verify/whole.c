@@ -37,6 +37,7 @@ static uint32_t roundings_of(const sx_node *node)
     case SX_OPCLASS_CONCAT:
     case SX_OPCLASS_GATHER:
     case SX_OPCLASS_DYNAMIC:
+    case SX_OPCLASS_SORT:
     case SX_OPCLASS_MOVE: return 0;
     case SX_OPCLASS_UNARY:
     case SX_OPCLASS_BINARY:

@@ -1,5 +1,6 @@
 #include "core/cost/cost.h"
 #include "core/ir/program.h"
+#include "core/ir/sort.h"
 
 #include <math.h>
 
@@ -178,6 +179,12 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     case SX_OPCLASS_SCATTER: /* every row of x meets every index */
         cost->flops = elements(s, result) * elements(s, &input[1]);
         break;
+    case SX_OPCLASS_SORT: { /* each element meets each other one, or each place all elements */
+        bool turns = sx_sort_takes_turns(attr, &input[0]);
+        double passes = turns ? (double)attr->count : extent(s, input[0].dim[attr->axis]);
+        cost->flops = elements(s, &input[0]) * passes;
+        break;
+    }
     case SX_OPCLASS_LEAF:
     case SX_OPCLASS_VIEW:
     case SX_OPCLASS_CONCAT:

@@ -63,6 +63,9 @@ static sx_code type_node(typing *t, uint32_t part, sx_op_class class_, uint32_t 
     uint32_t self = variable_of(t, part);
     bool compares = class_ == SX_OPCLASS_COMPARE;
     bool selects = class_ == SX_OPCLASS_SELECT;
+    if (class_ == SX_OPCLASS_SORT) {
+        return SX_OK; /* the attribute says whether it gives elements or indices */
+    }
     if (compares) {
         SX_TRY(admit(t, self, BOOL, name));
     }

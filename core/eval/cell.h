@@ -110,6 +110,9 @@ sx_code sx_eval_dynamic_slice(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode
                               const sx_tensor *input, sx_tensor *result);
 sx_code sx_eval_dynamic_update(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
                                const sx_tensor *input, sx_tensor *result);
+/* sort.c; the same. */
+sx_code sx_eval_sort(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
+                     sx_tensor *result);
 sx_code sx_eval_fused(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, const sx_tensor *input,
                       uint32_t input_count, const sx_type *type, sx_tensor *result);
 #endif

@@ -223,6 +223,7 @@ static sx_code eval_primitive(const eval *e)
         return e->op == SX_OP_DYNAMIC_SLICE
                    ? sx_eval_dynamic_slice(e->cx, e->attr, e->mode, e->input, e->result)
                    : sx_eval_dynamic_update(e->cx, e->attr, e->mode, e->input, e->result);
+    case SX_OPCLASS_SORT: return sx_eval_sort(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_MOVE:
         return e->op == SX_OP_REVERSE ? sx_eval_reverse(e->cx, e->attr, e->input, e->result)
                                       : sx_eval_pad(e->cx, e->attr, e->input, e->result);

@@ -239,6 +239,32 @@ void sx_grad_scatter(sx_sweep *s, const sx_site *at)
     }
 }
 
+/* ---- sort ---- */
+
+/* An element goes to one place at most: its cotangent is the sum over the places, of which one counts. */
+void sx_grad_sort(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]);
+    uint32_t axis = (uint32_t)at->attr.axis;
+    sx_attr attr = at->attr;
+    attr.result = 1;
+    sx_node_id index = sx_step(s, SX_OP_SORT, &attr, &at->x[0], 1);
+    sx_type pair = sx_type_with(&from, axis, at->type.dim[axis]); /* [.., places, elements, ..] */
+    sx_ints all = {0};
+    for (uint32_t d = 0; d < pair.rank; d++) {
+        if (d != axis + 1) {
+            all.v[all.count++] = d;
+        }
+    }
+    sx_type indices = pair;
+    indices.dtype = SX_I64;
+    index = sx_step_repeat(s, index, &all, &indices);
+    sx_attr along = {.present = SX_A(axis) | SX_A(type), .axis = axis + 1, .type = indices};
+    sx_node_id hit = sx_step_compare(s, SX_EQ, index, sx_step(s, SX_OP_IOTA, &along, NULL, 0));
+    sx_node_id part = sx_step_keep(s, hit, true, sx_step_repeat(s, at->g, &all, &pair));
+    sx_give(s, at, 0, sx_step_reduce(s, SX_SUM, part, &(sx_ints){1, {axis}}));
+}
+
 /* ---- dynamic slices: both clamp their starts in the same way ---- */
 
 void sx_grad_dynamic_slice(sx_sweep *s, const sx_site *at)

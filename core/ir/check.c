@@ -455,6 +455,7 @@ static sx_code dispatch(const sx_infer *in)
     case SX_OPCLASS_DYNAMIC:
         return in->op == SX_OP_DYNAMIC_SLICE ? sx_infer_dynamic_slice(in)
                                              : sx_infer_dynamic_update_slice(in);
+    case SX_OPCLASS_SORT: return sx_infer_sort(in);
     case SX_OPCLASS_MOVE: return in->op == SX_OP_REVERSE ? sx_infer_reverse(in) : sx_infer_pad(in);
     case SX_OPCLASS_WINDOW: return sx_infer_reduce_window(in);
     case SX_OPCLASS_CONV: return sx_infer_convolution(in);

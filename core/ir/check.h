@@ -51,6 +51,7 @@ sx_code sx_infer_gather(const sx_infer *in);
 sx_code sx_infer_scatter(const sx_infer *in);
 sx_code sx_infer_dynamic_slice(const sx_infer *in);
 sx_code sx_infer_dynamic_update_slice(const sx_infer *in);
+sx_code sx_infer_sort(const sx_infer *in);
 /* check_window.c */
 sx_code sx_infer_reverse(const sx_infer *in);
 sx_code sx_infer_pad(const sx_infer *in);

@@ -1,5 +1,6 @@
-/* check_index.c - types of operations whose places are operands: scatter, dynamic_slice, dynamic_update_slice. */
+/* check_index.c - types of operations with indices: scatter, dynamic_slice, dynamic_update_slice, sort. */
 #include "core/ir/check.h"
+#include "core/ir/sort.h"
 
 static sx_code check_integer(const sx_infer *in, uint32_t k)
 {
@@ -166,5 +167,62 @@ sx_code sx_infer_dynamic_update_slice(const sx_infer *in)
         }
     }
     *in->result = *x;
+    return SX_OK;
+}
+
+/* ---- sort ---- */
+
+/* Compared by ranks, each element meets each other one: a space of rows times the square of the axis. */
+static sx_code check_square(const sx_infer *in)
+{
+    const sx_type *x = &in->input[0];
+    int64_t elements = highest(in, x->dim[in->attr->axis]);
+    for (uint32_t d = 0; d < x->rank; d++) {
+        if (!sx_mul_i64(elements, highest(in, x->dim[d]), &elements) ||
+            elements > SX_ELEMENTS_MAX) {
+            return SX_FAIL(
+                in->cx, SX_LIMIT,
+                "%s: axis %lld has extent %s; rows times its square are at most %lld for "
+                "more than %d elements",
+                in->name, (long long)in->attr->axis, SX_DIM_TEXT(in, x->dim[in->attr->axis]),
+                (long long)SX_ELEMENTS_MAX, SX_SORT_TURNS_MAX);
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_infer_sort(const sx_infer *in)
+{
+    const sx_type *x = &in->input[0];
+    const sx_attr *attr = in->attr;
+    SX_TRY(sx_check_axis(in, x->rank));
+    sx_dim extent = x->dim[attr->axis];
+    if (attr->direction != SX_LT && attr->direction != SX_GT) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: direction %s, expected lt or gt", in->name,
+                       sx_direction_name(attr->direction));
+    }
+    if (attr->result < 0 || attr->result > 1) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: result %lld, it has 2", in->name,
+                       (long long)attr->result);
+    }
+    if (attr->count != -1 && (attr->count < 1 || attr->count > lowest(in, extent))) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: count %lld, axis %lld has extent %s", in->name,
+                       (long long)attr->count, (long long)attr->axis, SX_DIM_TEXT(in, extent));
+    }
+    if (x->rank == SX_RANK_MAX) {
+        return SX_FAIL(in->cx, SX_LIMIT, "%s: rank %u, at most %d", in->name, x->rank,
+                       SX_RANK_MAX - 1);
+    }
+    if (highest(in, extent) > SX_SORT_EXTENT_MAX) {
+        return SX_FAIL(in->cx, SX_LIMIT, "%s: axis %lld has extent %s, at most %lld", in->name,
+                       (long long)attr->axis, SX_DIM_TEXT(in, extent),
+                       (long long)SX_SORT_EXTENT_MAX);
+    }
+    if (!sx_sort_takes_turns(attr, x)) {
+        SX_TRY(check_square(in));
+    }
+    *in->result = *x;
+    in->result->dtype = attr->result == 1 ? SX_I64 : x->dtype;
+    in->result->dim[attr->axis] = attr->count == -1 ? extent : sx_dim_of(attr->count);
     return SX_OK;
 }

@@ -3,6 +3,7 @@
 #include <math.h>
 
 #include "core/ir/fused.h"
+#include "core/ir/sort.h"
 
 bool sx_op_is_composite(sx_op op)
 {
@@ -531,7 +532,7 @@ static sx_code decompose_online(sx_ctx *cx, sx_graph *graph, const sx_attr *attr
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result)
 {
-    if (!sx_op_is_composite(op)) {
+    if (!sx_op_is_composite(op) && op != SX_OP_SORT) {
         return SX_FAIL(cx, SX_INPUT, "%s: not a composite", sx_op_info_of(op)->name);
     }
     const sx_op_info *info = sx_op_info_of(op);
@@ -546,6 +547,9 @@ sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
     sx_type checked;
     SX_TRY(sx_infer_type(cx, graph->symbol, graph->symbol_count, op, attr, type, input_count,
                          &checked));
+    if (op == SX_OP_SORT) {
+        return sx_sort_decompose(cx, graph, attr, input[0], result);
+    }
     if (op == SX_OP_ATTENTION) {
         return decompose_attention(cx, graph, attr, input, input_count, result);
     }

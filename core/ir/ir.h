@@ -190,6 +190,7 @@ typedef enum {
     SX_OPCLASS_GATHER,
     SX_OPCLASS_SCATTER,
     SX_OPCLASS_DYNAMIC,
+    SX_OPCLASS_SORT,
     SX_OPCLASS_MOVE,
     SX_OPCLASS_WINDOW,
     SX_OPCLASS_CONV,
@@ -350,7 +351,8 @@ sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph);
 #define SX_TEXT_VERSION 1 /* the text starts with "sx 1" */
 
 /* compose.c: a composite (softmax, layer_norm, rms_norm, batch_norm, attention, log_softmax, relu, gelu,
- * gelu_tanh, silu) as primitives appended to `graph`. This decomposition is the meaning of the composite. */
+ * gelu_tanh, silu) as primitives appended to `graph`. This decomposition is the meaning of the composite.
+ * sx_decompose also takes a sort (sort.c), which is no composite: it is evaluated as it is. */
 bool sx_op_is_composite(sx_op op);
 sx_code sx_decompose(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *result);

@@ -457,6 +457,16 @@ static void list_dynamic(lister *l)
     }
 }
 
+/* Rows are sorted each by itself. */
+static void list_sort(lister *l)
+{
+    for (uint32_t d = 0; d < l->op->result->rank; d++) {
+        if (d != (uint32_t)l->op->attr->axis) {
+            put_one(l, (sx_shard_place)d, (sx_shard_place)d);
+        }
+    }
+}
+
 static void list_window(lister *l)
 {
     const sx_attr *attr = l->op->attr;
@@ -613,6 +623,7 @@ void sx_shard_list(const sx_shard_op *op, sx_shard_rows *rows)
     case SX_OPCLASS_GATHER: list_gather(&l); break;
     case SX_OPCLASS_SCATTER: list_scatter(&l); break;
     case SX_OPCLASS_DYNAMIC: list_dynamic(&l); break;
+    case SX_OPCLASS_SORT: list_sort(&l); break;
     case SX_OPCLASS_MOVE: list_move(&l); break;
     case SX_OPCLASS_REDUCE: list_reduce(&l); break;
     case SX_OPCLASS_WINDOW: list_window(&l); break;

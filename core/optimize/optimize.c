@@ -215,7 +215,7 @@ static sx_code lacks_kernel(sx_optimizer *o, uint32_t n, bool *lacks)
     }
     bool refused;
     SX_TRY(find_refused(o, n, &refused));
-    *lacks = op == SX_OP_ATTENTION || refused ||
+    *lacks = op == SX_OP_ATTENTION || op == SX_OP_SORT || refused ||
              (op == SX_OP_ONLINE_DOT && (sx_tensors_attr(t, n)->lhs_contract.count != 1 ||
                                          sx_tensors_type(t, n)->dtype != SX_F32));
     if (op ==
@@ -473,9 +473,9 @@ static sx_code begin(sx_optimizer *o)
 }
 
 /* What makes kernels of operations that have none by themselves. These come first, so that every operation of
- * the input has one whatever limit binds later; what they make is never more than a few nodes each. */
+ * the input has one whatever limit binds later; what they make is never more than some dozens of nodes each. */
 static const uint16_t to_kernels[] = {SX_RULE_CONV_PADDING, SX_RULE_WINDOW_PADDING,
-                                      SX_RULE_CONV_DEEP, SX_RULE_CONV_GROUPS};
+                                      SX_RULE_CONV_DEEP, SX_RULE_CONV_GROUPS, SX_RULE_SORT};
 #define TO_KERNELS_ROUNDS 4u
 
 static sx_code run_rules(sx_optimizer *o, const bool *enabled, const sx_eg_limits *limits)

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "core/base/bits.h"
 #include "core/optimize/fragments.h"
 #include "core/optimize/keep.h"
 #include "core/shard/plan.h"
@@ -378,13 +379,17 @@ static void count_uses(divider *d)
  * than their estimate. */
 static bool lacks_kernels(const sx_graph *graph)
 {
-    const uint64_t lacking = UINT64_C(1) << SX_OP_ATTENTION | UINT64_C(1) << SX_OP_ONLINE_DOT |
-                             UINT64_C(1) << SX_OP_CONVOLUTION | UINT64_C(1) << SX_OP_REDUCE_WINDOW;
-    uint64_t ops = 0;
+    static const sx_op lacking[] = {SX_OP_ATTENTION, SX_OP_ONLINE_DOT, SX_OP_CONVOLUTION,
+                                    SX_OP_REDUCE_WINDOW, SX_OP_SORT};
+    sx_bits ops = {0};
+    bool lacks = false;
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        ops |= UINT64_C(1) << graph->node[i].op;
+        sx_bits_add(&ops, graph->node[i].op);
     }
-    return (ops & lacking) != 0;
+    for (size_t k = 0; k < SX_COUNT(lacking); k++) {
+        lacks = lacks || sx_bits_has(&ops, lacking[k]);
+    }
+    return lacks;
 }
 
 static void begin_report(divider *d)

@@ -327,6 +327,15 @@ def index_of(net, x, shape):
     net.add("Cast", [index], with_extent(shape, axis, 1), to=TYPES[net.dtype])
 
 
+def top_k(net, x, shape):
+    axis = net.pick.randrange(len(shape))
+    count = net.pick.choice([1, min(3, shape[axis]), shape[axis]])
+    values, index = net.node("TopK", [x, net.whole(count)], 2, axis=axis, largest=net.pick.choice([0, 1]))
+    net.tensors.append((values, with_extent(shape, axis, count)))
+    if net.pick.random() < 0.5:  # of equal elements both have the first
+        net.add("Cast", [index], with_extent(shape, axis, count), to=TYPES[net.dtype])
+
+
 def integers(net, x, shape):
     kind = net.pick.choice([TensorProto.INT32, TensorProto.INT64])
     clipped = net.add("Clip", [x, net.scalar(0), net.scalar(100)], shape)
@@ -343,7 +352,7 @@ OPERATIONS = [unary, unary, unary, positive, binary, binary, several, matmul, ge
               split, cut, pad, gather, gather_elements, gather_nd, scatter, scatter_elements, repeat, triangle,
               running_sum, reduce, reduce, softmax,
               normalize, normalize, convolution, convolution, turned_convolution, pool, blocks, choose, clip, index_of,
-              integers, slope]
+              top_k, integers, slope]
 
 
 def make(seed):
@@ -429,7 +438,7 @@ def compare(seed):
         scale = float(numpy.nanmax(numpy.abs(want), initial=0))
         error = float(numpy.nanmax(numpy.abs(got - want), initial=0))
         if not error <= TOLERANCE * (spread + unit * scale):
-            jumps = any(node.op_type in ("ArgMax", "ArgMin", "Cast", "Less") for node in model.graph.node)
+            jumps = any(node.op_type in ("ArgMax", "ArgMin", "TopK", "Cast", "Less") for node in model.graph.node)
             return ("jumped" if jumps else "failed"), f"{name}: off by {error:.2e} of {scale:.2e}, spread {spread:.2e}"
     for path in [*folder.glob("out/*"), *folder.glob("*.*")]:
         path.unlink()

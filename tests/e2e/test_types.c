@@ -81,6 +81,15 @@ static const program programs[] = {
      "%1 = reduce(%x) {dims = [1], reducer = multiply} : T[5]\n"
      "return %0 as \"a\", %1 as \"b\"\n",
      false},
+    {"sort", /* by ranks and by turns, along either axis; of integers many are equal */
+     "%x = parameter {name = \"x\", weight = 0} : T[37, 3]\n"
+     "%a, %b = sort(%x) {axis = 0, direction = lt, count = -1} : T[37, 3], i64[37, 3]\n"
+     "%c, %d = sort(%x) {axis = 1, direction = gt, count = 2} : T[37, 2], i64[37, 2]\n"
+     "%e, %f = sort(%x) {axis = 0, direction = gt, count = 2} : T[2, 3], i64[2, 3]\n"
+     "%h = sort(%x) {axis = 1, direction = lt, count = 1, result = 1} : i64[37, 1]\n"
+     "return %a as \"a\", %b as \"b\", %c as \"c\", %d as \"d\", %e as \"e\", %f as \"f\", %h as "
+     "\"h\"\n",
+     false},
     {"conversions",
      "%x = parameter {name = \"x\", weight = 0} : T[5, 33]\n"
      "%0 = convert(%x) : f32[5, 33]\n"

@@ -507,6 +507,14 @@ static void draft_composite(gen *g, sx_op op, const sx_type *x, draft *d)
     }
 }
 
+static void draft_sort(gen *g, const sx_type *x, draft *d)
+{
+    d->attr.axis = below(g, x->rank + 1);
+    d->attr.direction = chance(g, 2) ? SX_LT : SX_GT;
+    d->attr.count = chance(g, 2) ? -1 : 1 + (int64_t)below(g, 4);
+    d->attr.result = below(g, 2);
+}
+
 /* A kernel that is another node lifted, or two of them made one. */
 static bool draft_fused(gen *g, sx_node_id from, draft *d)
 {
@@ -581,6 +589,7 @@ static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
     case SX_OPCLASS_GATHER: draft_gather(g, &x, d); return true;
     case SX_OPCLASS_SCATTER: draft_scatter(g, &x, d); return true;
     case SX_OPCLASS_DYNAMIC: draft_dynamic(g, op, &x, d); return true;
+    case SX_OPCLASS_SORT: draft_sort(g, &x, d); return true;
     case SX_OPCLASS_MOVE: draft_move(g, op, &x, d); return true;
     case SX_OPCLASS_WINDOW: draft_window(g, &x, d); return true;
     case SX_OPCLASS_CONV: draft_convolution(g, &x, d); return true;

@@ -343,6 +343,13 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
         make_scatter(rng, made);
     } else if (op == SX_OP_DYNAMIC_SLICE || op == SX_OP_DYNAMIC_UPDATE_SLICE) {
         make_dynamic(rng, op, made);
+    } else if (op == SX_OP_SORT) {
+        attr->count = -1;
+        if (rank > 0 && below(rng, 2) == 0) {
+            attr->count = 1 + (int64_t)below(rng, (uint32_t)x->dim[attr->axis].scale);
+        }
+        attr->direction = below(rng, 2) == 0 ? SX_LT : SX_GT;
+        attr->result = below(rng, 2);
     } else if (op == SX_OP_CONCATENATE) {
         made->input_count = 1 + below(rng, 4);
         for (uint32_t k = 1; k < made->input_count; k++) {

@@ -13,8 +13,8 @@ static bool is_liftable(sx_op op)
     sx_op_class c = sx_op_info_of(op)->op_class;
     return c != SX_OPCLASS_CONCAT && c != SX_OPCLASS_MOVE && c != SX_OPCLASS_GATHER &&
            c != SX_OPCLASS_SCATTER && c != SX_OPCLASS_DYNAMIC && c != SX_OPCLASS_FUSED &&
-           c != SX_OPCLASS_REGION && op != SX_OP_PARAMETER && op != SX_OP_RESHAPE &&
-           op != SX_OP_ATTENTION;
+           c != SX_OPCLASS_REGION && c != SX_OPCLASS_SORT && op != SX_OP_PARAMETER &&
+           op != SX_OP_RESHAPE && op != SX_OP_ATTENTION;
 }
 
 static bool is_padded(const sx_attr *attr)
@@ -115,7 +115,8 @@ START_TEST(lift_refuses)
     sx_ctx_init(&cx, (size_t)64 << 20);
     static const sx_op refused[] = {SX_OP_RESHAPE, SX_OP_CONCATENATE,   SX_OP_GATHER,
                                     SX_OP_SCATTER, SX_OP_DYNAMIC_SLICE, SX_OP_DYNAMIC_UPDATE_SLICE,
-                                    SX_OP_REVERSE, SX_OP_PAD,           SX_OP_ATTENTION};
+                                    SX_OP_REVERSE, SX_OP_PAD,           SX_OP_ATTENTION,
+                                    SX_OP_SORT};
     for (uint32_t k = 0; k < SX_COUNT(refused); k++) {
         sx_test_op t;
         sx_attr fused;

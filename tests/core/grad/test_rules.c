@@ -135,6 +135,7 @@ static const function functions[] = {
     {SX_OP_GELU_TANH, false},   {SX_OP_SILU, false},       {SX_OP_SOFTMAX, false},
     {SX_OP_LOG_SOFTMAX, false}, {SX_OP_LAYER_NORM, false}, {SX_OP_RMS_NORM, false},
     {SX_OP_BATCH_NORM, true},   {SX_OP_ATTENTION, false},  {SX_OP_ONLINE_DOT, false},
+    {SX_OP_SORT, false},
 };
 
 START_TEST(real)

@@ -248,6 +248,7 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_scale].scale = 0.125;
     v[SX_ATTR_reducer].reducer = SX_MIN;
     v[SX_ATTR_direction].direction = SX_GT;
+    v[SX_ATTR_count].count = 5;
     v[SX_ATTR_type].type.dim[0].symbol = 1;
     v[SX_ATTR_data].data = SX_SPAN_LITERAL("abce");
     v[SX_ATTR_name].name = SX_SPAN_LITERAL("y");

@@ -498,6 +498,26 @@ static inline sx_code before_gather(generator *g, const sx_type *type, sx_attr *
     return SX_OK;
 }
 
+/* Longer than what is taken, or as long. */
+static inline sx_code before_sort(generator *g, const sx_type *type, sx_attr *attr, sx_type *input)
+{
+    attr->present = sx_op_info_of(SX_OP_SORT)->attrs;
+    if (type->rank == 0) {
+        return GIVE_UP;
+    }
+    attr->axis = draw(g, type->rank);
+    attr->direction = draw(g, 2) == 0 ? SX_LT : SX_GT;
+    attr->count = draw(g, 2) == 0 ? -1 : type->dim[attr->axis].scale;
+    if (attr->count > 0) {
+        input->dim[attr->axis] = sx_dim_of(attr->count * (1 + draw(g, 17)));
+    }
+    attr->result = type->dtype == SX_I64 ? 1 : 0;
+    if (attr->result == 1) {
+        input->dtype = draw_dtype(g);
+    }
+    return SX_OK;
+}
+
 static inline sx_code before_norm(generator *g, const sx_type *type, sx_attr *attr,
                                   sx_type input[3])
 {
@@ -545,6 +565,7 @@ static inline sx_code draw_attr(generator *g, sx_op op, const sx_pattern_part *p
         attr->direction = (sx_direction)draw(g, SX_DIRECTION_COUNT);
         input[0].dtype = input[1].dtype = draw(g, 2) == 0 ? SX_F32 : SX_I32;
         return type->dtype == SX_BOOL ? SX_OK : GIVE_UP;
+    case SX_OP_SORT: return before_sort(g, type, attr, &input[0]);
     case SX_OP_GATHER: return before_gather(g, type, attr, input);
     case SX_OP_CONCATENATE: return before_concatenate(g, part, type, attr, input);
     case SX_OP_CONVOLUTION: return before_convolution(g, type, attr, input);
