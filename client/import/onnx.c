@@ -223,9 +223,9 @@ static sx_code add_inputs(sx_ox *im)
     return SX_OK;
 }
 
-static sx_code add_initializers(sx_ox *im)
+/* Those of a subgraph are constants where they are small: siblings may have the same names. */
+static sx_code add_initializers(sx_ox *im, const sx_onnx_graph *graph)
 {
-    const sx_onnx_graph *graph = &im->model->graph;
     if (graph->sparse_initializer_count > 0) {
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "%u sparse initializers",
                           graph->sparse_initializer_count);
@@ -233,7 +233,8 @@ static sx_code add_initializers(sx_ox *im)
     for (uint32_t k = 0; k < graph->initializer_count; k++) {
         sx_ox_value value;
         sx_span name = graph->initializer[k].name;
-        if (sx_ox_value_of_tensor(im, &graph->initializer[k], name, true, &value) != SX_OK) {
+        if (sx_ox_value_of_tensor(im, &graph->initializer[k], name, im->depth == 0, &value) !=
+            SX_OK) {
             char prefix[200];
             (void)snprintf(prefix, sizeof(prefix), "initializer %u '%.*s': ", k,
                            (int)sx_min_i64((int64_t)name.len, 150), (const char *)name.ptr);
@@ -291,7 +292,8 @@ static sx_code find_handler(sx_ox *im)
     }
     for (uint32_t k = 0; k < node->attr_count; k++) {
         const sx_onnx_attr *attr = &node->attr[k];
-        if (attr->is_reference || attr->type == SX_ONNX_ATTR_GRAPH ||
+        bool wanted = attr->type == SX_ONNX_ATTR_GRAPH && im->entry->handler == sx_ox_if;
+        if (attr->is_reference || (attr->type == SX_ONNX_ATTR_GRAPH && !wanted) ||
             attr->type == SX_ONNX_ATTR_GRAPHS) {
             return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "attribute '%.*s' is a %s", (int)attr->name.len,
                               (const char *)attr->name.ptr,
@@ -337,7 +339,7 @@ static sx_code set_origins(sx_ox *im, uint32_t first, const sx_origin *origin)
 }
 
 /* Does it read what a node that is not supported would have made? */
-static bool reads_refused(const sx_ox *im)
+static bool reads_refused(sx_ox *im)
 {
     for (uint32_t k = 0; k < im->node->input_count; k++) {
         const sx_ox_value *value = sx_ox_lookup(im, im->node->input[k]);
@@ -345,7 +347,7 @@ static bool reads_refused(const sx_ox *im)
             return true;
         }
     }
-    return false;
+    return sx_ox_captures_refused(im);
 }
 
 /* Nothing is known of the results of this node: what reads them is passed over, so that the others can be looked at. */
@@ -410,6 +412,22 @@ static sx_code add_nodes(sx_ox *im)
         SX_TRY(set_origins(im, first, &origin));
     }
     return end_refusals(im);
+}
+
+sx_code sx_ox_add_subgraph(sx_ox *im, const sx_onnx_graph *graph)
+{
+    SX_ASSERT(im->depth > 0);
+    SX_TRY(add_initializers(im, graph));
+    for (uint32_t k = 0; k < graph->node_count; k++) {
+        im->node = &graph->node[k];
+        im->node_index = k;
+        sx_code code = import_node(im);
+        if (code != SX_OK) {
+            im->code = fail_at_node(im, code);
+            return im->code;
+        }
+    }
+    return SX_OK;
 }
 
 /* ---- outputs ---- */
@@ -513,7 +531,7 @@ static sx_code import_model(sx_ox *im)
     if (im->weights == NULL) {
         return cx->error.code;
     }
-    SX_TRY(add_initializers(im));
+    SX_TRY(add_initializers(im, &im->model->graph));
     SX_TRY(add_inputs(im));
     SX_TRY(add_nodes(im));
     return add_outputs(im);

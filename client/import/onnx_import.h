@@ -14,8 +14,10 @@
 #include "client/import/onnx_wire.h"
 #include "core/ir/refusals.h"
 
-#define SX_OX_KNOWN_MAX 4096 /* elements of a value that is followed while importing */
-#define SX_OX_INPUTS_MAX 256 /* of one node */
+#define SX_OX_KNOWN_MAX 4096     /* elements of a value that is followed while importing */
+#define SX_OX_INPUTS_MAX 256     /* of one node */
+#define SX_OX_SUBGRAPHS_MAX 8u   /* subgraphs inside each other */
+#define SX_OX_CAPTURES_MAX 1024u /* values from outside that the subgraphs of a node name */
 
 typedef struct {
     sx_span name;
@@ -57,6 +59,11 @@ struct sx_ox {
     sx_code code;             /* the first failure; after it the sx_ox_ functions do nothing */
     sx_refusals refusals;     /* all nodes that are not supported, for one message */
     uint32_t refused_index;   /* the last of them */
+    /* Inside of subgraphs: how many; whether `graph` is the body of an operation, which sees nothing but its
+     * parameters; and else where names are looked up that are not declared here. */
+    uint32_t depth;
+    bool is_body;
+    const sx_ox *outside;
     /* The node that is being imported; so are the fields below. */
     const sx_onnx_node *node;
     uint32_t node_index;
@@ -73,6 +80,12 @@ _Static_assert(SX_ONNX_ATTRIBUTES_MAX <= 64, "set of attributes of a node");
 /* ---- onnx.c ---- */
 /* The entry for an operator at the model's opset, or NULL; *known tells whether the name exists at some opset. */
 const sx_ox_entry *sx_ox_find(sx_span name, int64_t opset, bool *known);
+/* The initializers and nodes of a subgraph, into im->graph. Failures name the nodes. */
+sx_code sx_ox_add_subgraph(sx_ox *im, const sx_onnx_graph *graph);
+
+/* ---- onnx_ops_control.c ---- */
+/* Do the subgraphs of the node name what a node that is not supported would have made? */
+bool sx_ox_captures_refused(sx_ox *im);
 
 /* ---- onnx_value.c: values and attributes of the node ---- */
 sx_ox_value *sx_ox_input(const sx_ox *im, uint32_t k); /* NULL if left out */

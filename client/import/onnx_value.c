@@ -4,6 +4,7 @@
 
 /* ---- names ---- */
 
+/* In one scope. */
 static bool same_name(const void *self, uint32_t id, const void *probe)
 {
     const sx_ox *im = self;
@@ -14,8 +15,12 @@ static bool same_name(const void *self, uint32_t id, const void *probe)
 sx_ox_value *sx_ox_lookup(const sx_ox *im, sx_span name)
 {
     SX_ASSERT(name.ptr != NULL || name.len == 0);
-    uint32_t id = sx_idmap_find(&im->names, sx_hash64(name, 0), same_name, im, &name);
-    return id == SX_IDMAP_NONE ? NULL : im->value[id];
+    sx_ox_value *found = NULL;
+    for (const sx_ox *scope = im; scope != NULL && found == NULL; scope = scope->outside) {
+        uint32_t id = sx_idmap_find(&scope->names, sx_hash64(name, 0), same_name, scope, &name);
+        found = id == SX_IDMAP_NONE ? NULL : scope->value[id];
+    }
+    return found;
 }
 
 sx_code sx_ox_declare(sx_ox *im, const sx_ox_value *value)
@@ -231,6 +236,13 @@ sx_code sx_ox_value_of_tensor(sx_ox *im, const sx_onnx_tensor *tensor, sx_span n
 
 static sx_node_id add_weight(sx_ox *im, const sx_ox_value *value)
 {
+    if (im->is_body) {
+        SX_OX_FAIL(im, SX_UNIMPLEMENTED,
+                   "tensor '%.*s': data of %zu bytes inside of a subgraph, at most %d",
+                   (int)value->name.len, (const char *)value->name.ptr, value->data.len,
+                   SX_ONNX_CONSTANT_BYTES_MAX);
+        return SX_OX_NONE;
+    }
     sx_weights *weights = im->weights;
     void *array = weights->weight;
     im->code = sx_grow(im->cx, &array, &weights->capacity, weights->count + 1, sizeof(sx_weight));

@@ -569,6 +569,10 @@ static sx_code read_attr_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_fi
         }
         attr->t = tensor;
         return read_tensor(cx, sx_wire_in(wire, bytes), tensor);
+    case 6:
+        SX_TRY(as_bytes(cx, wire, field, &bytes));
+        attr->g = sx_wire_in(wire, bytes);
+        return SX_OK;
     case 20:
         SX_TRY(as_int(cx, wire, field, &number));
         if (number < 0 || number > SX_ONNX_ATTR_TYPES) {
@@ -819,7 +823,7 @@ static sx_code read_graph_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_f
 
 /* GraphProto: node 1, name 2, initializer 5, doc_string 10, input 11, output 12, value_info 13,
  * sparse_initializer 15. */
-static sx_code read_graph(sx_ctx *cx, sx_wire message, sx_onnx_graph *graph)
+sx_code sx_onnx_read_graph(sx_ctx *cx, sx_wire message, sx_onnx_graph *graph)
 {
     graph_room room;
     SX_TRY(make_room(cx, message, &room));
@@ -878,7 +882,7 @@ static sx_code read_model_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_f
             return SX_FAIL(cx, SX_INPUT, "onnx: before byte %zu: a second graph", offset_of(wire));
         }
         model->has_graph = true;
-        return read_graph(cx, sx_wire_in(wire, bytes), &model->graph);
+        return sx_onnx_read_graph(cx, sx_wire_in(wire, bytes), &model->graph);
     case 8:
         SX_TRY(as_bytes(cx, wire, field, &bytes));
         return read_opset(cx, sx_wire_in(wire, bytes), model);

@@ -4,7 +4,8 @@
  * the result; arrays of messages lie in cx's arena, and each of their items costs at least one byte of the
  * file. Every length and varint is checked against the message it lies in. The reader does not recurse:
  * messages nest as far as the structures below (six levels), fields it does not know are stepped over,
- * subgraphs, sequences and the like are noted and refused by the importer, and protobuf groups are malformed here.
+ * subgraphs are left to be read by who needs them, sequences and the like are noted and refused by the importer, and
+ * protobuf groups are malformed here.
  * Errors: SX_INPUT with the byte offset in the file of what is malformed; SX_LIMIT where a bound below is exceeded.
  * Sources: Protocol Buffers encoding specification; onnx.proto of ONNX 1.16 (field numbers).
  */
@@ -111,6 +112,7 @@ typedef struct {
     int64_t i;
     sx_span s;
     const sx_onnx_tensor *t;
+    sx_wire g; /* a subgraph, which has not been read: sx_onnx_read_graph */
     const float *floats;
     const int64_t *ints;
     const sx_span *strings;
@@ -178,6 +180,8 @@ typedef struct {
 } sx_onnx_model;
 
 sx_code sx_onnx_read_model(sx_ctx *cx, sx_span file, sx_onnx_model *model);
+/* A GraphProto, not those in the attributes of its nodes. */
+sx_code sx_onnx_read_graph(sx_ctx *cx, sx_wire message, sx_onnx_graph *graph);
 /* A TensorProto alone, as in the .pb files of test data. */
 sx_code sx_onnx_read_tensor(sx_ctx *cx, sx_span file, sx_onnx_tensor *tensor);
 /* Number of elements; SX_INPUT for a negative extent, SX_LIMIT past SX_ELEMENTS_MAX. Extents of 0 give 0. */

@@ -238,6 +238,97 @@ static void subgraph(onnx_make *m)
     make_node(m, "Identity", "x", "y");
 }
 
+/* The node y = If(p) with branches of these nodes; NULL: the branch is left out. */
+static void put_if(onnx_make *m, const char *name, const char *op, const char *from, bool cut)
+{
+    onnx_make inner;
+    make_begin(&inner);
+    make_node(&inner, op, from, "r");
+    make_output(&inner, "r", SX_ONNX_FLOAT, "3");
+    sx_buf attr = make_buf();
+    make_text(&attr, 1, name);
+    make_bytes(&attr, 6, inner.graph.ptr, inner.graph.len - (cut ? 1 : 0));
+    make_int(&attr, 20, SX_ONNX_ATTR_GRAPH);
+    make_message(&m->attrs, 5, &attr);
+    make_free(&inner);
+}
+
+static void conditional(onnx_make *m, const char *type)
+{
+    x_to_y(m, "3");
+    make_input(m, "p", strcmp(type, "bool") == 0 ? SX_ONNX_BOOL : SX_ONNX_FLOAT, "1");
+}
+
+static void if_without_else(onnx_make *m)
+{
+    conditional(m, "bool");
+    put_if(m, "then_branch", "Identity", "x", false);
+    make_node(m, "If", "p", "y");
+}
+
+static void if_of_a_number(onnx_make *m)
+{
+    conditional(m, "float");
+    put_if(m, "then_branch", "Identity", "x", false);
+    put_if(m, "else_branch", "Neg", "x", false);
+    make_node(m, "If", "p", "y");
+}
+
+static void if_cut_off(onnx_make *m)
+{
+    conditional(m, "bool");
+    put_if(m, "then_branch", "Identity", "x", false);
+    put_if(m, "else_branch", "Neg", "x", true);
+    make_node(m, "If", "p", "y");
+}
+
+static void if_of_nothing(onnx_make *m)
+{
+    conditional(m, "bool");
+    put_if(m, "then_branch", "Identity", "z", false);
+    put_if(m, "else_branch", "Neg", "x", false);
+    make_node(m, "If", "p", "y");
+}
+
+static void if_of_many(onnx_make *m)
+{
+    conditional(m, "bool");
+    put_if(m, "then_branch", "Identity", "x", false);
+    put_if(m, "else_branch", "Neg", "x", false);
+    make_node(m, "If", "p", "y,z");
+}
+
+static void if_inside_itself(onnx_make *m)
+{
+    conditional(m, "bool");
+    sx_buf graph = make_buf();
+    for (uint32_t depth = 0; depth < 10; depth++) {
+        onnx_make inner;
+        make_begin(&inner);
+        for (uint32_t k = 0; depth > 0 && k < 2; k++) {
+            sx_buf attr = make_buf();
+            make_text(&attr, 1, k == 0 ? "then_branch" : "else_branch");
+            make_bytes(&attr, 6, graph.ptr, graph.len);
+            make_int(&attr, 20, SX_ONNX_ATTR_GRAPH);
+            make_message(&inner.attrs, 5, &attr);
+        }
+        make_node(&inner, depth == 0 ? "Identity" : "If", depth == 0 ? "x" : "p", "r");
+        make_output(&inner, "r", SX_ONNX_FLOAT, "3");
+        sx_buf_clear(&graph);
+        sx_buf_put_span(&graph, sx_buf_span(&inner.graph));
+        make_free(&inner);
+    }
+    for (uint32_t k = 0; k < 2; k++) {
+        sx_buf attr = make_buf();
+        make_text(&attr, 1, k == 0 ? "then_branch" : "else_branch");
+        make_bytes(&attr, 6, graph.ptr, graph.len);
+        make_int(&attr, 20, SX_ONNX_ATTR_GRAPH);
+        make_message(&m->attrs, 5, &attr);
+    }
+    sx_buf_fini(&graph);
+    make_node(m, "If", "p", "y");
+}
+
 static void axis_outside(onnx_make *m)
 {
     x_to_y(m, "3,4");
@@ -390,6 +481,12 @@ static const struct {
     {unknown_attribute, 13, SX_UNIMPLEMENTED, "attribute 'sideways' is not supported"},
     {wrong_attribute_type, 13, SX_INPUT, "attribute 'axis' is of type 3, 2 wanted"},
     {subgraph, 13, SX_UNIMPLEMENTED, "attribute 'body' is a subgraph"},
+    {if_without_else, 13, SX_INPUT, "attribute 'else_branch' is missing, or no graph"},
+    {if_of_a_number, 13, SX_INPUT, "the condition is of f32 and rank 1, one bool is wanted"},
+    {if_cut_off, 13, SX_INPUT, "(If, opset 13): onnx: "},
+    {if_of_nothing, 13, SX_INPUT, "node 0 'here' (Identity, opset 13): input 'z' is made by"},
+    {if_of_many, 13, SX_INPUT, "then_branch: 0 inputs, none wanted; 1 outputs, 2 wanted"},
+    {if_inside_itself, 13, SX_LIMIT, "more than 8 subgraphs inside each other"},
     {axis_outside, 13, SX_INPUT, "axis 2 of a tensor of rank 2"},
     {unequal_extents, 13, SX_INPUT, "operands of extents 4 and 5 on axis 1 of 2"},
     {symbol_and_number, 13, SX_UNIMPLEMENTED, "operands of extents batch and 5 on axis 1 of 2"},

@@ -1,0 +1,310 @@
+/* onnx_ops_control.c - operators with subgraphs: If.
+ *
+ * A subgraph may name what is declared around it. Where the condition is known, one of the two is imported in place of
+ * the node, with the names of the outside in sight. Else both become bodies of a cond: what they name from outside and
+ * is in the graph, or is a weight, becomes an operand of it and a parameter of both; small data is written into each. */
+#include <stdio.h>
+
+#include "client/import/onnx_import.h"
+#include "core/ir/program.h"
+
+/* ---- what subgraphs name from outside ---- */
+
+typedef struct {
+    sx_ox_value *value[SX_OX_CAPTURES_MAX];
+    bool is_operand[SX_OX_CAPTURES_MAX];
+    uint32_t count;
+} captures;
+
+static sx_code collect_name(sx_ox *im, sx_span name, captures *c)
+{
+    sx_ox_value *value = name.len > 0 ? sx_ox_lookup(im, name) : NULL;
+    for (uint32_t k = 0; k < c->count && value != NULL; k++) {
+        value = c->value[k] == value ? NULL : value;
+    }
+    if (value == NULL) { /* known already, or of the subgraph */
+        return SX_OK;
+    }
+    if (c->count == SX_OX_CAPTURES_MAX) {
+        return SX_OX_FAIL(im, SX_LIMIT, "subgraphs name more than %u tensors from outside",
+                          SX_OX_CAPTURES_MAX);
+    }
+    c->value[c->count++] = value;
+    return SX_OK;
+}
+
+/* All names in the subgraph of an attribute, and in those inside it. */
+static sx_code collect(sx_ox *im, const sx_onnx_attr *attr, uint32_t depth, captures *c)
+{
+    sx_onnx_graph graph;
+    if (depth > SX_OX_SUBGRAPHS_MAX) {
+        return SX_OX_FAIL(im, SX_LIMIT, "more than %u subgraphs inside each other",
+                          SX_OX_SUBGRAPHS_MAX);
+    }
+    im->code = sx_onnx_read_graph(im->cx, attr->g, &graph);
+    SX_TRY(im->code);
+    for (uint32_t k = 0; k < graph.node_count; k++) {
+        const sx_onnx_node *node = &graph.node[k];
+        SX_TRY(sx_spend(im->cx, 1 + node->input_count));
+        for (uint32_t i = 0; i < node->input_count; i++) {
+            SX_TRY(collect_name(im, node->input[i], c));
+        }
+        for (uint32_t i = 0; i < node->attr_count; i++) {
+            if (node->attr[i].type == SX_ONNX_ATTR_GRAPH) {
+                SX_TRY(collect(im, &node->attr[i], depth + 1, c));
+            }
+        }
+    }
+    for (uint32_t k = 0; k < graph.output_count; k++) {
+        SX_TRY(collect_name(im, graph.output[k].name, c));
+    }
+    return SX_OK;
+}
+
+static sx_code collect_all(sx_ox *im, captures *c)
+{
+    for (uint32_t k = 0; k < im->node->attr_count; k++) {
+        if (im->node->attr[k].type == SX_ONNX_ATTR_GRAPH) {
+            SX_TRY(collect(im, &im->node->attr[k], im->depth + 1, c));
+        }
+    }
+    return SX_OK;
+}
+
+bool sx_ox_captures_refused(sx_ox *im)
+{
+    bool any = false, refused = false;
+    for (uint32_t k = 0; k < im->node->attr_count; k++) {
+        any = any || im->node->attr[k].type == SX_ONNX_ATTR_GRAPH;
+    }
+    captures *c = any ? SX_NEW(im->cx, captures) : NULL;
+    if (c == NULL || collect_all(im, c) != SX_OK) { /* what is wrong is told when it is imported */
+        sx_ctx_reset_error(im->cx);
+        im->code = SX_OK;
+        return false;
+    }
+    for (uint32_t k = 0; k < c->count; k++) {
+        refused = refused || c->value[k]->refused;
+    }
+    return refused;
+}
+
+/* ---- a subgraph ---- */
+
+/* Begins a scope without names; leave() ends it. */
+static sx_ox enter(sx_ox *im)
+{
+    sx_ox outer = *im;
+    im->value = NULL;
+    im->value_count = im->value_capacity = 0;
+    im->names = (sx_idmap){0};
+    im->depth++;
+    return outer;
+}
+
+static void leave(sx_ox *im, const sx_ox *outer)
+{
+    sx_code code = im->code;
+    uint32_t anonymous = im->anonymous_count;
+    SX_ASSERT(im->depth == outer->depth + 1 && im->weights == outer->weights);
+    *im = *outer;
+    im->code = code;
+    im->anonymous_count = anonymous;
+}
+
+static sx_code read_branch(sx_ox *im, const char *name, sx_onnx_graph *graph)
+{
+    const sx_onnx_attr *attr = sx_ox_attr(im, name);
+    if (attr == NULL || attr->type != SX_ONNX_ATTR_GRAPH) {
+        return SX_OX_FAIL(im, SX_INPUT, "attribute '%s' is missing, or no graph", name);
+    }
+    if (im->depth == SX_OX_SUBGRAPHS_MAX) {
+        return SX_OX_FAIL(im, SX_LIMIT, "more than %u subgraphs inside each other",
+                          SX_OX_SUBGRAPHS_MAX);
+    }
+    im->code = sx_onnx_read_graph(im->cx, attr->g, graph);
+    SX_TRY(im->code);
+    if (graph->input_count > 0 || graph->output_count != im->node->output_count) {
+        return SX_OX_FAIL(im, SX_INPUT, "%s: %u inputs, none wanted; %u outputs, %u wanted", name,
+                          graph->input_count, graph->output_count, im->node->output_count);
+    }
+    return SX_OK;
+}
+
+static sx_ox_value *output_of(sx_ox *im, const sx_onnx_graph *graph, uint32_t k)
+{
+    sx_ox_value *value = sx_ox_lookup(im, graph->output[k].name);
+    if (value == NULL) {
+        SX_OX_FAIL(im, SX_INPUT, "output '%.*s' of a subgraph is made by no node",
+                   (int)graph->output[k].name.len, (const char *)graph->output[k].name.ptr);
+    }
+    return value;
+}
+
+/* In the place of the node; its results are other names for those of the subgraph. */
+static sx_code import_here(sx_ox *im, const sx_onnx_graph *graph)
+{
+    sx_ox_value **result = sx_alloc_array(im->cx, graph->output_count + 1, sizeof(sx_ox_value *));
+    if (result == NULL) {
+        return im->code = im->cx->error.code;
+    }
+    const sx_ox outer = enter(im);
+    im->outside = &outer;
+    sx_code code = sx_ox_add_subgraph(im, graph);
+    for (uint32_t k = 0; k < graph->output_count && code == SX_OK; k++) {
+        result[k] = output_of(im, graph, k);
+        if (result[k] != NULL && !result[k]->has_node && result[k]->is_weight) {
+            (void)sx_ox_node_of(im, result[k]);
+        }
+        code = im->code;
+    }
+    leave(im, &outer);
+    for (uint32_t k = 0; k < graph->output_count && code == SX_OK; k++) {
+        code = sx_ox_set_value(im, k, result[k]);
+    }
+    return code;
+}
+
+/* Names of the outside in the body: operands as parameters, all else as it is. */
+static sx_code declare_captures(sx_ox *im, const captures *c)
+{
+    SX_ASSERT(im->is_body && im->value_count == 0);
+    for (uint32_t k = 0; k < c->count; k++) {
+        sx_ox_value value = *c->value[k];
+        if (c->is_operand[k]) {
+            sx_attr attr = {.present = SX_A(name) | SX_A(weight) | SX_A(type),
+                            .name = value.name,
+                            .type = value.type};
+            value.node = sx_ox_add(im, SX_OP_PARAMETER, &attr, NULL, 0);
+            value.has_node = true;
+            value.is_weight = false;
+        }
+        SX_TRY(im->code);
+        SX_TRY(sx_ox_declare(im, &value));
+    }
+    return SX_OK;
+}
+
+static sx_code fill_body(sx_ox *im, const sx_onnx_graph *graph, const captures *c)
+{
+    SX_TRY(declare_captures(im, c));
+    SX_TRY(sx_ox_add_subgraph(im, graph));
+    for (uint32_t k = 0; k < graph->output_count; k++) {
+        sx_ox_value *value = output_of(im, graph, k);
+        SX_TRY(im->code);
+        sx_node_id node = sx_ox_node_of(im, value);
+        SX_TRY(im->code);
+        char name[24];
+        (void)snprintf(name, sizeof(name), "%u", k); /* one value may be two results */
+        const char *copy = sx_alloc_text(im->cx, sx_span_of(name));
+        SX_TRY(copy != NULL ? SX_OK : im->cx->error.code);
+        SX_TRY(sx_graph_add_output(im->cx, im->graph, sx_span_of(copy), node));
+    }
+    return SX_OK;
+}
+
+static sx_code import_body(sx_ox *im, const sx_onnx_graph *graph, const captures *c,
+                           const sx_program **program)
+{
+    sx_graph *body;
+    SX_TRY(sx_graph_make(im->cx, SX_SPAN_LITERAL("branch"), NULL, &body));
+    for (uint32_t s = 0; s < im->graph->symbol_count; s++) {
+        const sx_symbol *symbol = &im->graph->symbol[s];
+        uint32_t number;
+        SX_TRY(sx_graph_add_symbol(im->cx, body, symbol->name, symbol->low, symbol->high, &number));
+    }
+    const sx_ox outer = enter(im);
+    im->graph = body;
+    im->is_body = true;
+    im->outside = NULL;
+    sx_code code = fill_body(im, graph, c);
+    leave(im, &outer);
+    SX_TRY(code);
+    return sx_program_make(im->cx, body, program);
+}
+
+/* ---- If ---- */
+
+/* The predicate as a scalar. */
+static sx_node_id predicate_of(sx_ox *im)
+{
+    const sx_type truth = {.dtype = SX_BOOL};
+    sx_node_id p = sx_ox_in(im, 0);
+    if (im->code != SX_OK) {
+        return SX_OX_NONE;
+    }
+    const sx_type *type = sx_ox_type(im, p);
+    bool one = type->dtype == SX_BOOL;
+    for (uint32_t k = 0; k < type->rank; k++) {
+        one = one && sx_dim_is_constant(type->dim[k]) && type->dim[k].scale == 1;
+    }
+    if (!one) {
+        SX_OX_FAIL(im, SX_INPUT, "the condition is of %s and rank %u, one bool is wanted",
+                   sx_dtype_name(type->dtype), type->rank);
+        return SX_OX_NONE;
+    }
+    return type->rank > 0 ? sx_ox_reshape(im, p, &truth) : p;
+}
+
+/* Both branches give the same types. */
+static sx_code check_types(sx_ox *im, const sx_attr *attr)
+{
+    for (uint32_t k = 0; k < im->node->output_count; k++) {
+        const sx_type *a = sx_program_result(attr->then, k);
+        const sx_type *b = sx_program_result(attr->otherwise, k);
+        if (!sx_type_equal(a, b)) {
+            return SX_OX_FAIL(im, a->dtype != b->dtype ? SX_INPUT : SX_UNIMPLEMENTED,
+                              "output %u is %s of rank %u in one branch, and %s of rank %u with "
+                              "other extents in the other",
+                              k, sx_dtype_name(a->dtype), a->rank, sx_dtype_name(b->dtype),
+                              b->rank);
+        }
+    }
+    return SX_OK;
+}
+
+static sx_code import_both(sx_ox *im, const sx_onnx_graph *then, const sx_onnx_graph *otherwise)
+{
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_COND)->attrs};
+    sx_node_id input[SX_INPUTS_MAX] = {predicate_of(im)};
+    uint32_t count = 1;
+    captures *c = SX_NEW(im->cx, captures);
+    SX_TRY(im->code);
+    if (c == NULL) {
+        return im->code = im->cx->error.code;
+    }
+    SX_TRY(collect_all(im, c));
+    for (uint32_t k = 0; k < c->count; k++) {
+        c->is_operand[k] = c->value[k]->has_node || c->value[k]->is_weight;
+        if (c->is_operand[k] && count == SX_INPUTS_MAX) {
+            return SX_OX_FAIL(im, SX_UNIMPLEMENTED,
+                              "subgraphs name more than %u tensors from outside",
+                              SX_INPUTS_MAX - 1);
+        }
+        if (c->is_operand[k]) {
+            input[count++] = sx_ox_node_of(im, c->value[k]);
+            SX_TRY(im->code);
+        }
+    }
+    SX_ASSERT(count >= 1 && count <= SX_INPUTS_MAX && im->code == SX_OK);
+    SX_TRY(import_body(im, then, c, &attr.then));
+    SX_TRY(import_body(im, otherwise, c, &attr.otherwise));
+    SX_TRY(check_types(im, &attr));
+    for (uint32_t k = 0; k < im->node->output_count; k++) {
+        attr.result = k;
+        SX_TRY(sx_ox_set(im, k, sx_ox_add(im, SX_OP_COND, &attr, input, count)));
+    }
+    return im->code;
+}
+
+sx_code sx_ox_if(sx_ox *im)
+{
+    sx_onnx_graph then, otherwise;
+    const sx_ox_value *truth = sx_ox_input(im, 0);
+    SX_TRY(read_branch(im, "then_branch", &then));
+    SX_TRY(read_branch(im, "else_branch", &otherwise));
+    if (truth->known != NULL && truth->known_count == 1 && sx_dim_is_constant(truth->known[0])) {
+        return import_here(im, truth->known[0].scale != 0 ? &then : &otherwise);
+    }
+    return import_both(im, &then, &otherwise);
+}
