@@ -1,6 +1,6 @@
 /* kernels.c - one node of the optimised program becomes machine code and a launch. */
 #include "core/fuse/fuse.h"
-#include "core/pipeline.h"
+#include "core/kernels.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,22 +8,16 @@
 
 #include "core/search/search.h"
 
-typedef struct {
-    sx_target_code entries;
-    uint64_t offset, size; /* in CODE, with its constants */
-    /* What an assembler made of it, and what its entries need; empty: nothing. */
-    sx_span machine_code;
-    sx_target_record record[SX_PARTS_MAX];
-} emitted;
-
 /* What is known of a kernel when its machine code has been made. */
 typedef struct {
     const sx_kernel *kernel;
-    const emitted *code;
+    const sx_pipe_emitted *code;
     sx_module_kernel record;
     const uint32_t *arg; /* tensor numbers */
     uint32_t arg_count;
     bool constant; /* runs in the prologue */
+    /* What its grids follow; NULL: nothing. */
+    const int64_t (*follows)[3];
 } finished;
 
 /* A node for which machine code exists: nodes like it are launches of the same kernel. */
@@ -44,7 +38,8 @@ struct sx_pipe_made {
 };
 
 /* Makes machine code of code that is text, where the request names an assembler. */
-static sx_code assemble(sx_ctx *cx, const sx_pipe *pipe, const sx_kernel *kernel, emitted *code)
+static sx_code assemble(sx_ctx *cx, const sx_pipe *pipe, const sx_kernel *kernel,
+                        sx_pipe_emitted *code)
 {
     uint32_t entry[SX_PARTS_MAX];
     code->machine_code = (sx_span){NULL, 0};
@@ -63,18 +58,9 @@ static sx_code assemble(sx_ctx *cx, const sx_pipe *pipe, const sx_kernel *kernel
     return pipe->target->assemble(cx, &what, &code->machine_code, code->record);
 }
 
-/* How the bits of a node come about: by the numerics plan of its first candidate for which there is code. Whether an
- * assembler then takes that code depends on the machine that compiles, and no bit may; so what it refuses is made by
- * another schedule of the same plan, or not at all. */
-typedef struct {
-    bool known;
-    uint64_t numerics;
-    uint32_t refused; /* how many candidates an assembler did not take */
-} plan_of_node;
-
 /* Checks a kernel and appends its code; nothing is appended on failure. */
 static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spills,
-                    plan_of_node *plan, emitted *code)
+                    sx_pipe_plan *plan, sx_pipe_emitted *code)
 {
     size_t before = pipe->image->code.len;
     SX_TRY(sx_kernel_check(cx, kernel));
@@ -129,7 +115,8 @@ static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t 
 }
 
 /* Appends the machine code that was made of a kernel's text, with a row for each part. */
-static void put_machine_code(sx_pipe *pipe, const sx_module_kernel *kernel, const emitted *code)
+static void put_machine_code(sx_pipe *pipe, const sx_module_kernel *kernel,
+                             const sx_pipe_emitted *code)
 {
     sx_image *image = pipe->image;
     sx_buf_pad(&image->code, 64);
@@ -205,12 +192,21 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
         part[p].threads = done->code->entries.block[p].threads;
         part[p].shared_bytes = done->code->entries.block[p].shared_bytes;
     }
+    static const sx_pipe_follows nothing;
+    const int64_t(*follows)[3] = done->follows != NULL ? done->follows : nothing;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        for (uint32_t d = 0; d < 3; d++) { /* the record has the largest */
+            part[p].grid[d] =
+                follows[p][d] > 0 ? follows[p][d] * pipe->steady->most : part[p].grid[d];
+        }
+    }
     for (uint32_t k = 0; k < done->arg_count; k++) {
         SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);
         SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k + 1 == done->arg_count));
     }
     uint32_t index;
-    SX_TRY(sx_pipe_share_kernel(cx, pipe, &record, part, done->code->entries.maps, &index));
+    SX_TRY(
+        sx_pipe_share_kernel(cx, pipe, &record, part, follows, done->code->entries.maps, &index));
     if (index != SX_MODULE_NONE) {
         launch(pipe, index, done->arg, done->arg_count, done->constant);
         return SX_OK;
@@ -220,6 +216,9 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     }
     put_maps(pipe, &record, done->code->entries.maps);
     record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        sx_pipe_put_follows(pipe, record.part_first + p, follows[p]);
+    }
     sx_buf_put(&image->part, part, kernel->part_count * sizeof(*part));
     sx_buf_put(&image->kernel, &record, sizeof(record));
     pipe->kernel_count++;
@@ -257,19 +256,8 @@ static sx_module_text describe(sx_pipe *pipe, const sx_body *body)
     return text;
 }
 
-typedef struct {
-    const sx_analysis *analysis; /* of a fused node */
-    const sx_type *type;         /* of the inputs */
-    uint32_t *tensor;            /* of the inputs */
-    uint32_t count;
-    char name[64];
-    uint32_t node;
-    sx_module_kernel_kind kind;
-    sx_pipe_made *made; /* what is learnt here is noted there; NULL: nobody asks */
-} subject;
-
 /* A tensor of the subject's own, made of one input or two (`other` UINT32_MAX: one). */
-static sx_code add_tensor(sx_ctx *cx, sx_pipe *pipe, const subject *s, const char *word,
+static sx_code add_tensor(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, const char *word,
                           const sx_type *type, uint32_t input, uint32_t other, uint32_t *made)
 {
     char name[64];
@@ -284,7 +272,7 @@ static sx_code add_tensor(sx_ctx *cx, sx_pipe *pipe, const subject *s, const cha
 }
 
 /* The tensor that a packed argument, or sums of slices of two, go to; it takes the place of `input`. */
-static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const subject *s, uint32_t input,
+static sx_code add_packed(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, uint32_t input,
                           uint32_t other, uint64_t bytes, uint32_t *packed)
 {
     sx_type type = {.dtype = SX_F32, .rank = 1, .dim = {sx_dim_of((int64_t)(bytes / 4))}};
@@ -300,8 +288,8 @@ static bool has_slices_apart(const sx_schedule *schedule)
 }
 
 /* The launch before that of a contraction: it packs the right argument, or makes sums of slices. */
-static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
-                    uint32_t *packed)
+static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
+                    const sx_schedule *schedule, uint32_t *packed)
 {
     bool slices = has_slices_apart(schedule);
     uint32_t rhs = s->analysis->rhs;
@@ -315,8 +303,8 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
     SX_TRY(sx_target_lower(cx, pipe->target, &what, &kernel));
     uint64_t bytes = (uint64_t)kernel->buffer[count].size;
     SX_ASSERT(kernel->buffer_count == count + 1 && kernel->buffer[count].role == SX_BUFFER_OUT);
-    emitted code;
-    plan_of_node own = {.refused = 0};
+    sx_pipe_emitted code;
+    sx_pipe_plan own = {.refused = 0};
     SX_TRY(emit(cx, pipe, kernel, false, &own, &code));
     SX_TRY(add_packed(cx, pipe, s, input, other, bytes, packed));
     bool constant = pipe->tensor[*packed].constant;
@@ -344,7 +332,7 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedu
 
 /* The same for slices that different blocks make: both kernels are those of the nodes that the contraction is written
  * as (sx_slices_make). */
-static sx_code judge_slices(sx_ctx *cx, sx_pipe *pipe, const subject *s,
+static sx_code judge_slices(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                             const sx_schedule *schedule, const sx_kernel *kernel,
                             sx_verdict *verdict)
 {
@@ -376,9 +364,8 @@ static sx_code judge_slices(sx_ctx *cx, sx_pipe *pipe, const subject *s,
     return SX_OK;
 }
 
-/* Is the emitted program the node's, and that of the kernel that packs for it? */
-static sx_code judge(sx_ctx *cx, sx_pipe *pipe, const subject *s, const sx_schedule *schedule,
-                     const sx_kernel *kernel, sx_verdict *verdict)
+sx_code sx_pipe_judge(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
+                      const sx_schedule *schedule, const sx_kernel *kernel, sx_verdict *verdict)
 {
     const sx_analysis *a = s->analysis;
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
@@ -408,30 +395,16 @@ static bool is_of_blocks(const sx_schedule *schedule)
     return schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_SHARED;
 }
 
-/* A launch of its own packs an argument, or makes sums of slices. */
-static bool packs(const sx_schedule *schedule)
+bool sx_pipe_packs(const sx_schedule *schedule)
 {
     return has_slices_apart(schedule) ||
            (schedule->stage_count > 0 && schedule->stage[0].space == SX_SPACE_MEMORY);
 }
 
-/* The candidate that is taken, and what it was chosen from. */
-typedef struct {
-    bool rhs_constant;
-    sx_search_result search;
-    plan_of_node plan;
-    sx_verdict verdict;
-    bool proven;      /* some candidate was */
-    char slower[240]; /* why a cheaper candidate is not taken; empty: there was none */
-    const sx_search_candidate *candidate;
-    sx_kernel *kernel;
-    emitted code;
-} choice;
-
 /* Tries one candidate; SX_OK with *accepted false where a guard refuses it (the reason is in the verdict). Blocks need
  * not take every kernel, as there are candidates without them. */
-static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool spills, choice *c,
-                            bool *accepted)
+static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, bool spills,
+                            sx_pipe_choice *c, bool *accepted)
 {
     const sx_schedule *schedule = &c->candidate->schedule;
     *accepted = false;
@@ -441,13 +414,21 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool sp
     if (status == SX_OK && c->plan.known && c->kernel->numerics != c->plan.numerics) {
         return SX_OK; /* it would have other bits */
     }
-    status = status == SX_OK ? judge(cx, pipe, s, schedule, c->kernel, &c->verdict) : status;
+    status =
+        status == SX_OK ? sx_pipe_judge(cx, pipe, s, schedule, c->kernel, &c->verdict) : status;
     if (status == SX_OK && !c->verdict.proven) {
         return SX_OK;
     }
     c->proven = c->proven || status == SX_OK;
+    if (status == SX_OK && s->probe != NULL) {
+        bool serves;
+        SX_TRY(sx_pipe_judge_probes(cx, pipe, s, c, &serves));
+        if (!serves) {
+            return SX_OK;
+        }
+    }
     status = status == SX_OK ? emit(cx, pipe, c->kernel, spills, &c->plan, &c->code) : status;
-    if (status == SX_OK && packs(schedule)) {
+    if (status == SX_OK && sx_pipe_packs(schedule)) {
         uint32_t packed;
         status = pack(cx, pipe, s, schedule, &packed);
         pipe->image->code.len = status == SX_OK ? pipe->image->code.len : c->code.offset;
@@ -465,8 +446,8 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool sp
 }
 
 /* The candidates that were found, best first. */
-static sx_code try_all(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool spills, uint32_t first,
-                       choice *c, bool *accepted)
+static sx_code try_all(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, bool spills,
+                       uint32_t first, sx_pipe_choice *c, bool *accepted)
 {
     *accepted = false;
     for (uint32_t i = first; i < c->search.best_count && !*accepted; i++) {
@@ -481,11 +462,12 @@ static sx_code try_all(sx_ctx *cx, sx_pipe *pipe, const subject *s, bool spills,
 
 /* Looks for a candidate that can be had. Where an assembler has refused some, smaller ones of their plan are left; then
  * those of the loop IR, if they have that plan or if no block could be emitted at all, which the node alone decides. */
-static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const subject *s, choice *c)
+static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *c)
 {
     const sx_analysis *a = s->analysis;
     bool found;
     SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, SX_SEARCH_KEEP, &c->search));
+    SX_TRY(s->probe == NULL ? SX_OK : sx_pipe_choose_steady(cx, pipe, s, c));
     SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));
     while (!found && c->plan.refused > 0 && c->search.matrix_count > 0) {
         SX_TRY(sx_search_smaller(cx, a, pipe->device, &c->search));
@@ -502,6 +484,9 @@ static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const subject *s, choice *c)
     if (found) {
         return SX_OK;
     }
+    if (s->probe != NULL) {
+        return sx_pipe_unsteady(cx, pipe, s->name, "no schedule is proven for all of it");
+    }
     pipe->unproven = !c->proven;
     return c->plan.refused > 0
                ? SX_FAIL(cx, SX_COMPILE,
@@ -512,10 +497,10 @@ static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const subject *s, choice *c)
                          s->name, c->search.best_count, c->verdict.text);
 }
 
-static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t result)
+static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint32_t result)
 {
     const sx_analysis *a = s->analysis;
-    choice *c = SX_NEW(cx, choice);
+    sx_pipe_choice *c = SX_NEW(cx, sx_pipe_choice);
     if (c == NULL) {
         return cx->error.code;
     }
@@ -527,7 +512,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     double floor_ns =
         slices ? sx_device_move_ns(pipe->device, c->kernel->bytes) : c->search.floor_ns;
     double packing_ns = /* of its own launch */
-        packs(schedule) && !once ? sx_cost_pack(pipe->device, a, schedule) : 0;
+        sx_pipe_packs(schedule) && !once ? sx_cost_pack(pipe->device, a, schedule) : 0;
     sx_buf plan;
     sx_buf_init(&plan, 1024);
     sx_schedule_print(schedule, &plan);
@@ -537,8 +522,10 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, subject *s, uint32_t res
     if (c->slower[0] != '\0' && !is_of_blocks(schedule)) {
         sx_buf_print(&plan, ", not in blocks: %.120s", c->slower);
     }
-    finished done = {
-        .kernel = c->kernel, .code = &c->code, .constant = pipe->tensor[result].constant};
+    finished done = {.kernel = c->kernel,
+                     .code = &c->code,
+                     .constant = pipe->tensor[result].constant,
+                     .follows = s->probe != NULL ? (const int64_t(*)[3])c->follows : NULL};
     s->tensor[s->count] = result;
     done.arg = s->tensor;
     done.arg_count = s->count + 1;
@@ -573,9 +560,12 @@ static bool is_move(sx_op op)
 }
 
 /* Operations of is_move and plain copies: there is nothing to choose. */
-static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, const sx_attr *attr,
-                            const sx_type *type, uint32_t result)
+static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op op,
+                            const sx_attr *attr, const sx_type *type, uint32_t result)
 {
+    if (pipe->steady != NULL && !pipe->tensor[result].constant) {
+        return sx_pipe_unsteady(cx, pipe, s->name, "it moves tensors");
+    }
     int64_t row = sx_dtype_bytes(type->dtype);
     for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
         row *= s->type[0].dim[d].scale;
@@ -609,8 +599,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
     if (!verdict.proven) {
         return SX_FAIL(cx, SX_COMPILE, "kernel %s: %s", s->name, verdict.text);
     }
-    emitted code;
-    plan_of_node own = {.refused = 0};
+    sx_pipe_emitted code;
+    sx_pipe_plan own = {.refused = 0};
     SX_TRY(emit(cx, pipe, kernel, false, &own, &code));
     if (s->made != NULL) { /* NULL: no node, but an output that is copied */
         s->made->once = verdict.once;
@@ -644,7 +634,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_op op, con
 /* ---- rows apart ---- */
 /* A copy of an argument whose rows the copy engine can read, where it cannot read those of the argument; then the
  * subject is the contraction of the copy. */
-static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *type, sx_analysis *a)
+static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type *type,
+                         sx_analysis *a)
 {
     int64_t unit = sx_search_copies_rows(a, pipe->target->matrix, pipe->target->matrix_count);
     sx_rows_copy *copy = unit == 0 ? NULL : SX_NEW(cx, sx_rows_copy);
@@ -658,11 +649,11 @@ static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *type, s
         tensor[i] = s->tensor[input];
     }
     const sx_attr attr = {.axis = 1};
-    subject moved = {.type = copy->input,
-                     .tensor = tensor,
-                     .count = copy->count,
-                     .node = s->node,
-                     .kind = SX_MODULE_PACK};
+    sx_pipe_subject moved = {.type = copy->input,
+                             .tensor = tensor,
+                             .count = copy->count,
+                             .node = s->node,
+                             .kind = SX_MODULE_PACK};
     (void)snprintf(moved.name, sizeof(moved.name), "rows_%u", s->node);
     SX_TRY(add_tensor(cx, pipe, s, "rows", &copy->result, input, UINT32_MAX, &packed));
     SX_TRY(compile_copy(cx, pipe, &moved, SX_OP_CONCATENATE, &attr, &copy->result, packed));
@@ -677,7 +668,7 @@ static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *type, s
 
 /* Its launch for another node. */
 static sx_code copy_rows_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
-                               const subject *s)
+                               const sx_pipe_subject *s)
 {
     uint32_t arg[SX_ROWS_UNIT_MAX + 1], packed;
     if (made->rows == UINT32_MAX) {
@@ -696,12 +687,8 @@ static sx_code copy_rows_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *ma
 
 /* ---- equal nodes: one kernel, a launch for each ---- */
 
-static bool same_kernel(const void *self, uint32_t id, const void *probe)
+static bool same_in(const sx_graph *graph, const sx_pipe_made *a, const sx_pipe_made *b)
 {
-    const sx_pipe *pipe = self;
-    const sx_pipe_made *a = &pipe->made[id];
-    const sx_pipe_made *b = probe;
-    const sx_graph *graph = pipe->graph;
     const sx_node *x = &graph->node[a->node];
     const sx_node *y = &graph->node[b->node];
     bool same = x->op == y->op && x->attr.i == y->attr.i && x->input_count == y->input_count;
@@ -713,9 +700,20 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
     return same;
 }
 
+/* Where extents follow a symbol they may be the same for one value alone. */
+static bool same_kernel(const void *self, uint32_t id, const void *probe)
+{
+    const sx_pipe *pipe = self;
+    bool same = same_in(pipe->graph, &pipe->made[id], probe);
+    for (uint32_t k = 0; pipe->steady != NULL && k < pipe->steady->count && same; k++) {
+        same = same_in(pipe->steady->graph[k], &pipe->made[id], probe);
+    }
+    return same;
+}
+
 /* The launches of a kernel that is there for tensors of this node. */
-static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made, const subject *s,
-                            uint32_t result)
+static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
+                            const sx_pipe_subject *s, uint32_t result)
 {
     SX_TRY(copy_rows_again(cx, pipe, made, s));
     if (made->pack != UINT32_MAX) {
@@ -735,8 +733,8 @@ static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
 
 /* The fused node that is compiled. Level 1 leaves an operation as it is where its access cannot be written over
  * symbols, for example a slice that begins at 3 * batch + 1. All extents are numbers here. */
-static sx_code lift(sx_ctx *cx, const sx_pipe *pipe, const subject *s, const sx_node *node,
-                    sx_attr *fused)
+sx_code sx_pipe_lift(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, const sx_node *node,
+                     sx_attr *fused)
 {
     const sx_attr *attr = sx_graph_attr(pipe->graph, node);
     SX_ASSERT(!is_move(node->op));
@@ -749,7 +747,7 @@ static sx_code lift(sx_ctx *cx, const sx_pipe *pipe, const subject *s, const sx_
     return code;
 }
 
-static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *type,
+static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type *type,
                                const sx_node *node, uint32_t result)
 {
     static const char *const prefix[] = {[SX_KERNEL_MAP] = "map",
@@ -771,13 +769,14 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, subject *s, sx_type *t
     if (fused == NULL || a == NULL) {
         return cx->error.code;
     }
-    SX_TRY(lift(cx, pipe, s, node, fused));
+    SX_TRY(sx_pipe_lift(cx, pipe, s, node, fused));
     SX_TRY(sx_analysis_make(cx, fused, s->type, s->count, a));
     SX_TRY(copy_rows(cx, pipe, s, type, a));
     s->analysis = a;
     sx_kernel_kind kernel_kind = a->kind;
     s->kind = kind[kernel_kind];
     (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
+    SX_TRY(pipe->steady == NULL ? SX_OK : sx_pipe_analyse_probes(cx, pipe, s));
     return compile_fused(cx, pipe, s, result);
 }
 
@@ -788,7 +787,7 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
     uint32_t tensor[SX_INPUTS_MAX + 1];
     sx_pipe_made made = {
         .node = id.i, .pack = UINT32_MAX, .pack_other = UINT32_MAX, .rows = UINT32_MAX};
-    subject s = {
+    sx_pipe_subject s = {
         .type = type, .tensor = tensor, .count = node->input_count, .node = id.i, .made = &made};
     for (uint32_t k = 0; k < node->input_count; k++) {
         sx_node_id input = sx_graph_input(pipe->graph, node, k);
@@ -823,7 +822,7 @@ sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, cons
     sx_type flat = {.dtype = type->dtype, .rank = 1, .dim = {elements}};
     sx_attr attr = {.axis = 0};
     uint32_t tensor[2] = {from, to};
-    subject s = {
+    sx_pipe_subject s = {
         .type = &flat, .tensor = tensor, .count = 1, .node = UINT32_MAX, .kind = SX_MODULE_COPY};
     (void)snprintf(s.name, sizeof(s.name), "copy_%u", to);
     return compile_copy(cx, pipe, &s, SX_OP_CONCATENATE, &attr, &flat, to);

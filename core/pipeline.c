@@ -284,34 +284,86 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
     return sx_pipe_update(cx, pipe); /* behind everything that reads old versions */
 }
 
-/* One variant after the other; what they have in common is kept once. */
-static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
+static sx_code compile_variant(sx_ctx *cx, sx_pipe *pipe, uint32_t v, sx_binding *binding)
 {
-    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, pipe->variants->symbol_count + 1);
+    sx_graph *bound;
+    pipe->variant = v;
+    pipe->machine = sx_pipe_variant_machine(pipe->variants, v);
+    pipe->device = pipe->machine->device;
+    pipe->target = pipe->machine->target;
+    pipe->launch_first = pipe->launch_count;
+    pipe->flops = pipe->cost_ns = pipe->floor_ns = 0;
+    pipe->copied_bytes = 0;
+    pipe->made_count = 0;
+    pipe->made_map = (sx_idmap){0};
+    pipe->loop_count = pipe->loop_depth = 0;
+    pipe->rounds = 1;
+    pipe->inside = false;
+    pipe->binding = binding;
+    sx_pipe_variant_binding(pipe->variants, v, binding);
+    SX_TRY(sx_graph_bind(cx, pipe->better, binding, pipe->variants->symbol_count, &bound));
+    SX_ASSERT(bound->node_count == pipe->better->node_count);
+    pipe->graph = bound;
+    SX_TRY(sx_pipe_steady_make(cx, pipe));
+    return compile_nodes(cx, pipe);
+}
+
+/* Tables of a pipe that are not in the arena. */
+static void pipe_init(sx_pipe *pipe)
+{
+    sx_buf_init(&pipe->hoisted, pipe->image->launch.limit);
+    sx_buf_init(&pipe->part_extent, pipe->image->extent.limit);
+}
+static void pipe_fini(sx_pipe *pipe)
+{
+    sx_buf_fini(&pipe->hoisted);
+    sx_buf_fini(&pipe->part_extent);
+}
+
+/* Compiles variants into an image of their own, only to see whether one serves all of its interval, and well. */
+static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does)
+{
+    const sx_pipe *like = self;
+    sx_image image;
+    sx_pipe pipe = *like;
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, one->symbol_count + 1);
     if (binding == NULL) {
         return cx->error.code;
     }
-    pipe->binding = binding;
+    sx_image_init(&image);
+    image.info = like->image->info;
+    pipe.image = &image;
+    pipe.variants = one;
+    pipe_init(&pipe);
+    sx_code code = SX_OK;
+    *does = true;
+    for (uint32_t v = 0; v < one->count && code == SX_OK && *does; v++) {
+        code = compile_variant(cx, &pipe, v, binding);
+        *does = code == SX_OK && sx_pipe_is_cheap(pipe.steady);
+    }
+    pipe_fini(&pipe);
+    sx_image_fini(&image);
+    if (code == SX_COMPILE && pipe.unsteady) {
+        sx_ctx_reset_error(cx);
+        return SX_OK;
+    }
+    return code;
+}
+
+/* One variant after the other; what they have in common is kept once. */
+static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
+{
+    sx_pipe_variants variants;
     uint32_t stage = sx_stage_begin(cx, "kernels");
-    for (uint32_t v = 0; v < pipe->variants->count; v++) {
-        sx_graph *bound;
-        pipe->variant = v;
-        pipe->machine = sx_pipe_variant_machine(pipe->variants, v);
-        pipe->device = pipe->machine->device;
-        pipe->target = pipe->machine->target;
-        pipe->launch_first = pipe->launch_count;
-        pipe->flops = pipe->cost_ns = pipe->floor_ns = 0;
-        pipe->copied_bytes = 0;
-        pipe->made_count = 0;
-        pipe->made_map = (sx_idmap){0};
-        pipe->loop_count = pipe->loop_depth = 0;
-        pipe->rounds = 1;
-        pipe->inside = false;
-        sx_pipe_variant_binding(pipe->variants, v, binding);
-        SX_TRY(sx_graph_bind(cx, pipe->better, binding, pipe->variants->symbol_count, &bound));
-        SX_ASSERT(bound->node_count == pipe->better->node_count);
-        pipe->graph = bound;
-        SX_TRY(compile_nodes(cx, pipe));
+    const sx_pipe_trial trial = {pipe, try_variants};
+    SX_TRY(sx_pipe_cut(cx, pipe->variants, &trial, &variants));
+    pipe->variants = &variants;
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants.symbol_count + 1);
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t v = 0; v < variants.count; v++) {
+        SX_TRY(compile_variant(cx, pipe, v, binding));
         SX_TRY(sx_pipe_place(cx, pipe));
     }
     sx_stage_end(cx, stage, "done", pipe->kernel_count);
@@ -581,7 +633,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
     bool done = false;
     SX_TRY(put_info(cx, image, request, c->graph));
-    if (c->variants.count == 1) {
+    if (c->variants.count == 1 && request->interval_count == 0) {
         SX_TRY(sx_semantic_reuse(cx, request, c->graph, &meeting, image, &done));
     }
     sx_cost as_it_came;
@@ -604,9 +656,9 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .assembler_name = request->assembler,
                     .image = image};
     SX_TRY(sx_judge_make(cx, &pipe.judge));
-    sx_buf_init(&pipe.hoisted, image->launch.limit);
+    pipe_init(&pipe);
     sx_code code = compile_variants(cx, &pipe);
-    sx_buf_fini(&pipe.hoisted);
+    pipe_fini(&pipe);
     if (code == SX_COMPILE && pipe.unproven_node != UINT32_MAX) {
         refuse_kernel(c, &pipe);
     }

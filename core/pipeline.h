@@ -29,6 +29,7 @@ typedef struct {
 typedef struct {
     int64_t low, high;
 } sx_pipe_piece;
+#define SX_PIPE_VARIANTS_MAX 64u /* of a module */
 /* The values that a request gives a symbol, ascending: those of a list, or all of an interval. */
 typedef struct {
     sx_span name;
@@ -52,6 +53,26 @@ typedef struct {
     /* How many combinations of machines and values there are: one variant of the module for each. */
     uint32_t count;
 } sx_pipe_variants;
+
+/* A variant that serves an interval of one symbol. Its code is made for the highest value; for the others only grids
+ * differ, which are proportional to the value (EXTENTS of the module). Every kernel is proven for some of these, the
+ * probes: strides and extents are affine in the symbol, so what fits two values next to each other and the lowest one
+ * fits all between. */
+#define SX_PIPE_PROBES_MAX 4u
+typedef struct {
+    uint32_t symbol; /* by number among those of the variants */
+    int64_t high;    /* that this variant serves, */
+    int64_t most;    /* and that any variant does */
+    /* The first probe is the value below `high`; and the program for each. */
+    int64_t value[SX_PIPE_PROBES_MAX];
+    sx_graph *graph[SX_PIPE_PROBES_MAX];
+    uint32_t count;
+    /* For each probe and, behind them, for `high`: estimates of the kernels, and of the best ones for that value. */
+    double cost_ns[SX_PIPE_PROBES_MAX + 1], best_ns[SX_PIPE_PROBES_MAX + 1];
+} sx_pipe_steady;
+/* Of each part of a kernel and each dimension of its grid: how many points it has for each unit of the symbol; 0: it
+ * does not follow it. */
+typedef int64_t sx_pipe_follows[SX_PARTS_MAX][3];
 
 /* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */
 typedef struct {
@@ -78,6 +99,12 @@ typedef struct {
     const sx_target *target;
     /* [variants->symbol_count] the extents of this variant. */
     const sx_binding *binding;
+    /* NULL: the variant serves one value of each symbol. */
+    sx_pipe_steady *steady;
+    /* Compiling stopped because some kernel does not serve all of the interval. */
+    bool unsteady;
+    /* Rows of EXTENTS for grids that follow a symbol. */
+    sx_buf part_extent;
     /* The first launch of this variant. */
     uint32_t launch_first;
     /* Operations, estimate and floor of one run of this variant. */
@@ -177,6 +204,9 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
 /* Are the intervals of the request inside of those that the program declares?
  *   errors   SX_INPUT with both */
 sx_code sx_pipe_check_intervals(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph);
+/* The symbol of which the variant serves several values, and which; false: one value of each. */
+bool sx_pipe_variant_piece(const sx_pipe_variants *variants, uint32_t variant, uint32_t *symbol,
+                           sx_pipe_piece *piece);
 /* Has the symbol one value alone? */
 bool sx_pipe_is_fixed(const sx_pipe_values *symbol);
 const sx_pipe_machine *sx_pipe_variant_machine(const sx_pipe_variants *variants, uint32_t variant);
@@ -200,6 +230,33 @@ sx_code sx_pipe_place(sx_ctx *cx, sx_pipe *pipe);
 /* Decides offsets of the persistent tensors of all variants: first those that they share. */
 sx_code sx_pipe_place_persistent(sx_ctx *cx, sx_pipe *pipe);
 
+/* steady.c. Sets pipe->steady for the variant that comes next. */
+sx_code sx_pipe_steady_make(sx_ctx *cx, sx_pipe *pipe);
+/* The variant cannot serve its interval, because of what the message says. SX_COMPILE, and pipe->unsteady. */
+sx_code sx_pipe_unsteady(sx_ctx *cx, sx_pipe *pipe, const char *name, const char *why);
+/* How the grids of a kernel follow the symbol, from what it is for the first probe; false: not in proportion. */
+bool sx_pipe_follow(const sx_pipe_steady *steady, const sx_kernel *high, const sx_kernel *near,
+                    sx_pipe_follows follows);
+/* The kernel with the grids and the sizes of buffers that it has at a probe; `there` was lowered for it.
+ *   errors   SX_UNIMPLEMENTED it has other buffers or bits there */
+sx_code sx_pipe_regrid(sx_ctx *cx, const sx_pipe_steady *steady, uint32_t probe,
+                       const sx_kernel *high, const sx_kernel *there, sx_pipe_follows follows,
+                       sx_kernel **kernel);
+/* Does the variant take little more time at each probe than one made for this value? */
+bool sx_pipe_is_cheap(const sx_pipe_steady *steady);
+/* Notes that grids of a part follow the symbol; the record then has those of its highest value. */
+void sx_pipe_put_follows(sx_pipe *pipe, uint32_t part, const int64_t follows[3]);
+/* How a part of the module follows it, as noted. */
+void sx_pipe_follows_of(const sx_pipe *pipe, uint32_t part, int64_t follows[3]);
+/* Finds pieces of the interval that one variant each serves; `serves` tries one. `from` has one piece for it.
+ *   errors   SX_LIMIT too many; those of `serves` */
+typedef struct {
+    void *self;
+    sx_code (*serves)(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does);
+} sx_pipe_trial;
+sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                    sx_pipe_variants *cut);
+
 /* pipeline.c: the tensor of an output. */
 sx_code sx_pipe_add_output(sx_ctx *cx, sx_pipe *pipe, uint32_t output, uint32_t *index);
 
@@ -220,10 +277,10 @@ sx_code sx_pipe_place_state(sx_ctx *cx, sx_pipe *pipe);
 
 /* share.c. A kernel whose code has been appended: *index is that of an equal one of the module, and the code is
  * taken back; or SX_MODULE_NONE, and the kernel is to be appended as number pipe->kernel_count. `part` are its
- * parts, which need not be in the image, and `maps` what the copy engine reads at each. */
+ * parts with what their grids follow, which need not be in the image, and `maps` what the copy engine reads at each. */
 sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *record,
-                             const sx_module_part *part, const sx_machine_maps *maps,
-                             uint32_t *index);
+                             const sx_module_part *part, const sx_pipe_follows follows,
+                             const sx_machine_maps *maps, uint32_t *index);
 /* A map as a row of the module, but for the kernel and the part that it is of. */
 sx_module_map sx_pipe_map(const sx_machine_map *map);
 /* When all variants have their launches: tensors that prologues make in the same way become one, of all variants.

@@ -497,6 +497,9 @@ sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *outpu
     if (pipe->tensor_of[id.i] != UINT32_MAX) { /* made with an earlier result */
         return SX_OK;
     }
+    if (pipe->steady != NULL) {
+        return sx_pipe_unsteady(cx, pipe, "of a region", "it has loops of launches");
+    }
     region *r = SX_NEW(cx, region);
     if (r == NULL) {
         return cx->error.code;

@@ -10,8 +10,9 @@
 typedef struct {
     const sx_pipe *pipe;
     const sx_module_kernel *record;
-    const sx_module_part *part; /* [record->part_count], and what the copy engine reads at each */
-    const sx_machine_maps *maps;
+    const sx_module_part *part; /* [record->part_count], what their grids follow, */
+    const int64_t (*follows)[3];
+    const sx_machine_maps *maps; /* and what the copy engine reads at each */
 } newcomer;
 
 static const sx_module_kernel *kernel_at(const sx_pipe *pipe, uint32_t index)
@@ -75,6 +76,13 @@ static bool same_maps(const sx_pipe *pipe, uint32_t kernel, uint32_t part,
     return same && found == maps->count;
 }
 
+static bool same_follows(const sx_pipe *pipe, uint32_t part, const int64_t follows[3])
+{
+    int64_t its[3];
+    sx_pipe_follows_of(pipe, part, its);
+    return memcmp(its, follows, sizeof(its)) == 0;
+}
+
 /* They do the same, and are the same to those who read the report. */
 static bool same_kernel(const void *self, uint32_t id, const void *probe)
 {
@@ -90,17 +98,18 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
         same = p[k].entry - p->entry == n->part[k].entry - n->part->entry &&
                memcmp(p[k].grid, n->part[k].grid, sizeof(p->grid)) == 0 &&
                p[k].threads == n->part[k].threads && p[k].shared_bytes == n->part[k].shared_bytes &&
+               same_follows(pipe, a->part_first + k, n->follows[k]) &&
                same_maps(pipe, id, a->part_first + k, &n->maps[k]);
     }
     return same && sx_span_equal(code_of(pipe, a, p), code_of(pipe, b, n->part));
 }
 
 sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *record,
-                             const sx_module_part *part, const sx_machine_maps *maps,
-                             uint32_t *index)
+                             const sx_module_part *part, const sx_pipe_follows follows,
+                             const sx_machine_maps *maps, uint32_t *index)
 {
     SX_ASSERT(record->part_count > 0);
-    newcomer n = {pipe, record, part, maps};
+    newcomer n = {pipe, record, part, follows, maps};
     uint64_t hash = sx_hash64(code_of(pipe, record, part), record->node);
     *index = sx_idmap_find(&pipe->code_map, hash, same_kernel, pipe, &n);
     if (*index == SX_IDMAP_NONE) {

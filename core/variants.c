@@ -4,8 +4,6 @@
 
 #include "core/ir/check.h"
 
-#define VARIANTS_MAX 64u
-
 /* Puts a value into the ascending list of its symbol. */
 static sx_code put_value(sx_ctx *cx, sx_pipe_values *symbol, int64_t value)
 {
@@ -46,33 +44,49 @@ static sx_code put_binding(sx_ctx *cx, sx_pipe_variants *variants, const sx_bind
     return symbol->piece != NULL ? put_value(cx, symbol, binding->value) : cx->error.code;
 }
 
-/* A piece for each value of the interval. */
-static sx_code put_interval(sx_ctx *cx, sx_pipe_variants *variants, const sx_interval *interval)
+/* A piece for each value of the interval; for the widest one, which sx_pipe_cut cuts, a single piece. */
+static sx_code put_interval(sx_ctx *cx, sx_pipe_variants *variants, const sx_interval *interval,
+                            bool whole)
 {
     sx_pipe_values *symbol = find_values(variants, interval->name);
+    int64_t more = whole ? 0 : interval->high - interval->low;
     SX_ASSERT(symbol->count == 0); /* sx_core_check_extents */
-    if (interval->high - interval->low >= VARIANTS_MAX) {
+    if (more >= SX_PIPE_VARIANTS_MAX) {
         return SX_FAIL(cx, SX_LIMIT,
                        "symbol \"%s\": the interval %lld..%lld makes more than %u variants",
                        sx_short_name(interval->name).text, (long long)interval->low,
-                       (long long)interval->high, VARIANTS_MAX);
+                       (long long)interval->high, SX_PIPE_VARIANTS_MAX);
     }
     *symbol = (sx_pipe_values){.name = interval->name, .interval = true};
     variants->symbol_count++;
-    symbol->piece = SX_NEW_ARRAY(cx, sx_pipe_piece, (size_t)(interval->high - interval->low + 1));
+    symbol->piece = SX_NEW_ARRAY(cx, sx_pipe_piece, (size_t)more + 1);
     if (symbol->piece == NULL) {
         return cx->error.code;
     }
-    for (int64_t value = interval->low; value <= interval->high; value++) {
-        symbol->piece[symbol->count++] = (sx_pipe_piece){value, value};
+    for (int64_t value = interval->low; value <= interval->low + more; value++) {
+        symbol->piece[symbol->count++] = (sx_pipe_piece){value, whole ? interval->high : value};
     }
     return SX_OK;
+}
+
+/* The number of the widest interval, the first of these by name. */
+static uint32_t find_widest(const sx_core_request *request)
+{
+    uint32_t widest = 0;
+    for (uint32_t i = 1; i < request->interval_count; i++) {
+        const sx_interval *a = &request->interval[i], *b = &request->interval[widest];
+        int64_t more = (a->high - a->low) - (b->high - b->low);
+        if (more > 0 || (more == 0 && sx_span_compare(a->name, b->name) < 0)) {
+            widest = i;
+        }
+    }
+    return widest;
 }
 
 sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
                               sx_pipe_variants *variants)
 {
-    uint32_t most = request->binding_count;
+    uint32_t most = request->binding_count, widest = find_widest(request);
     *variants = (sx_pipe_variants){
         .symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + request->interval_count + 1)};
     if (variants->symbol == NULL) {
@@ -85,17 +99,40 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
         SX_TRY(put_binding(cx, variants, &request->binding[i], most));
     }
     for (uint32_t i = 0; i < request->interval_count; i++) {
-        SX_TRY(put_interval(cx, variants, &request->interval[i]));
+        SX_TRY(put_interval(cx, variants, &request->interval[i], i == widest));
     }
     for (uint32_t s = 0; s < variants->symbol_count; s++) {
         const sx_pipe_values *symbol = &variants->symbol[s];
-        if (symbol->count > VARIANTS_MAX / variants->count) {
+        if (symbol->count > SX_PIPE_VARIANTS_MAX / variants->count) {
             return SX_FAIL(cx, SX_LIMIT, "symbol \"%s\" with %u values makes more than %u variants",
-                           sx_short_name(symbol->name).text, symbol->count, VARIANTS_MAX);
+                           sx_short_name(symbol->name).text, symbol->count, SX_PIPE_VARIANTS_MAX);
         }
         variants->count *= symbol->count;
     }
     return SX_OK;
+}
+
+/* The piece of a symbol that a variant serves. */
+static sx_pipe_piece piece_of(const sx_pipe_variants *variants, uint32_t variant, uint32_t symbol)
+{
+    SX_ASSERT(variant < variants->count && symbol < variants->symbol_count);
+    for (uint32_t s = variants->symbol_count; --s > symbol;) {
+        variant /= variants->symbol[s].count;
+    }
+    return variants->symbol[symbol].piece[variant % variants->symbol[symbol].count];
+}
+
+bool sx_pipe_variant_piece(const sx_pipe_variants *variants, uint32_t variant, uint32_t *symbol,
+                           sx_pipe_piece *piece)
+{
+    for (uint32_t s = 0; s < variants->symbol_count; s++) {
+        *symbol = s;
+        *piece = piece_of(variants, variant, s);
+        if (piece->low < piece->high) {
+            return true;
+        }
+    }
+    return false;
 }
 
 sx_code sx_pipe_check_intervals(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph)
@@ -168,7 +205,7 @@ static void put_guard(sx_image *image, sx_module_variant *variant, const sx_modu
     variant->guard_count++;
 }
 
-/* "batch=4 heads=2 x86-64-v4": a guard for each symbol with several values, and one for the machine unless it is
+/* "batch=4 heads=2..8 x86-64-v4": a guard for each symbol with several values, and one for the machine unless it is
  * the least. With several machines each name has one. */
 static void put_guards(const sx_pipe *pipe, sx_module_variant *variant)
 {
@@ -179,11 +216,18 @@ static void put_guards(const sx_pipe *pipe, sx_module_variant *variant)
         if (pipe->variants->symbol[s].count == 1) {
             continue;
         }
-        sx_module_guard guard = {
-            .kind = SX_GUARD_EQUAL, .subject = s, .low = pipe->binding[s].value};
+        sx_pipe_piece piece = piece_of(pipe->variants, pipe->variant, s);
+        bool several = piece.high > piece.low;
+        sx_module_guard guard = {.kind = several ? SX_GUARD_RANGE : SX_GUARD_EQUAL,
+                                 .subject = s,
+                                 .low = piece.low,
+                                 .high = several ? piece.high : 0};
         put_guard(image, variant, &guard);
         sx_buf_put_span(&image->strings, pipe->binding[s].name);
-        sx_buf_print(&image->strings, "=%lld", (long long)guard.low);
+        sx_buf_print(&image->strings, "=%lld", (long long)piece.low);
+        if (several) {
+            sx_buf_print(&image->strings, "..%lld", (long long)piece.high);
+        }
     }
     const sx_pipe_machine *machine = pipe->machine;
     if (machine->level > image->info.level) {
@@ -287,5 +331,7 @@ sx_code sx_pipe_put_tensors(sx_ctx *cx, sx_pipe *pipe)
         SX_TRY(put_extents(cx, pipe, i));
         sx_buf_put(&pipe->image->tensor, &pipe->tensor[i].record, sizeof(sx_module_tensor));
     }
+    sx_buf_put_span(&pipe->image->extent,
+                    sx_buf_span(&pipe->part_extent)); /* behind those of tensors */
     return SX_OK;
 }

@@ -283,13 +283,35 @@ static sx_code write_outputs(session *s, const char *folder)
 
 /* ---- report ---- */
 
+/* How much of the work of a variant, which is that of the highest extents it serves, a run of these does: grids follow
+ * the symbols in proportion. */
+static double share_of(const session *s, const sx_module_variant *variant)
+{
+    double share = 1;
+    for (uint32_t k = 0; k < s->module->symbol_count; k++) {
+        int64_t high = sx_module_symbol_high(s->module, k);
+        for (uint32_t i = 0; i < variant->guard_count; i++) {
+            const sx_module_guard *guard = &s->module->guard[variant->guard_first + i];
+            bool its = guard->subject == k && guard->kind != SX_GUARD_MACHINE;
+            high = its && guard->kind == SX_GUARD_EQUAL ? guard->low : high;
+            high = its && guard->kind == SX_GUARD_RANGE ? guard->high : high;
+        }
+        SX_ASSERT(high > 0);
+        share *= (double)sxr_extent(s->program, k) / (double)high;
+    }
+    return share;
+}
+
 /* The variant that ran; of a module without any, none of its launches. */
 static sx_module_variant variant_of(const session *s)
 {
     uint32_t variant = sxr_variant(s->program);
-    return variant < s->module->variant_count
-               ? s->module->variant[variant]
-               : (sx_module_variant){.flops = s->module->info->flops};
+    sx_module_variant ran = {.flops = s->module->info->flops};
+    if (variant < s->module->variant_count) {
+        ran = s->module->variant[variant];
+        ran.flops *= share_of(s, &ran);
+    }
+    return ran;
 }
 
 /* "variant": its name, and "extents": the value of each symbol. */

@@ -350,12 +350,13 @@ static bool is_watched(const sxv_verifier *v, const sx_module_launch *launch)
 }
 
 /* Runs a launch; of a large program every element must be written that is to be written. */
-static sx_code run_watched(sxv_verifier *v, uint32_t index)
+static sx_code run_watched(sxv_verifier *v, uint32_t index, uint64_t most)
 {
     const sx_module_launch *launch = &v->module->launch[index];
     uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
     size_t bytes = v->module->tensor[result].element_bytes;
     uint64_t elements = sxr_size(v->program, result) / bytes;
+    elements = most < elements ? most : elements; /* a temporary has room for the largest extents */
     const uint8_t *memory = sxv_memory(v, result);
     const uint64_t pattern = UINT64_C(0x0101010101010101) * PATTERN;
     if (!v->large || !is_watched(v, launch)) {
@@ -449,7 +450,7 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
         memcpy(typed, value, count * sizeof(*typed));
     }
     if (!emulated) {
-        SX_TRY(run_watched(v, index));
+        SX_TRY(run_watched(v, index, (uint64_t)elements));
     }
     void *memory = sxv_memory(v, result);
     if (emulated) {

@@ -1,0 +1,74 @@
+/* kernels.h - what kernels.c and probes.c share about the node that is compiled. Internal to core/. */
+#ifndef SX_CORE_KERNELS_H
+#define SX_CORE_KERNELS_H
+#include "core/pipeline.h"
+#include "core/search/search.h"
+
+/* Machine code of a kernel. */
+typedef struct {
+    sx_target_code entries;
+    uint64_t offset, size; /* in CODE, with its constants */
+    /* What an assembler made of it, and what its entries need; empty: nothing. */
+    sx_span machine_code;
+    sx_target_record record[SX_PARTS_MAX];
+} sx_pipe_emitted;
+
+/* How the bits of a node come about: by the numerics plan of its first candidate for which there is code. Whether an
+ * assembler then takes that code depends on the machine that compiles, and no bit may; so what it refuses is made by
+ * another schedule of the same plan, or not at all. */
+typedef struct {
+    bool known;
+    uint64_t numerics;
+    uint32_t refused; /* how many candidates an assembler did not take */
+} sx_pipe_plan;
+
+/* A node that is compiled. */
+typedef struct sx_pipe_subject sx_pipe_subject;
+struct sx_pipe_subject {
+    const sx_analysis *analysis; /* of a fused node */
+    /* The same node for each probe of a variant that serves an interval; NULL: it serves none. `single` is then what a
+     * kernel for one value is made of, where rows are in no groups. */
+    const sx_pipe_subject *probe;
+    const sx_analysis *single;
+    const sx_type *type; /* of the inputs */
+    uint32_t *tensor;    /* of the inputs */
+    uint32_t count;
+    char name[64];
+    uint32_t node;
+    sx_module_kernel_kind kind;
+    sx_pipe_made *made; /* what is learnt here is noted there; NULL: nobody asks */
+};
+
+/* The candidate that is taken, and what it was chosen from. */
+typedef struct {
+    bool rhs_constant;
+    sx_search_result search;
+    sx_pipe_plan plan;
+    sx_verdict verdict;
+    bool proven;      /* some candidate was */
+    char slower[240]; /* why a cheaper candidate is not taken; empty: there was none */
+    const sx_search_candidate *candidate;
+    sx_kernel *kernel;
+    sx_pipe_follows follows; /* of a subject with probes */
+    sx_pipe_emitted code;
+} sx_pipe_choice;
+
+/* kernels.c: is the emitted program the node's, and that of the kernel that packs for it? */
+sx_code sx_pipe_judge(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
+                      const sx_schedule *schedule, const sx_kernel *kernel, sx_verdict *verdict);
+/* A launch of its own packs an argument, or makes sums of slices. */
+bool sx_pipe_packs(const sx_schedule *schedule);
+/* The fused node that is compiled, of an operation of pipe->graph. */
+sx_code sx_pipe_lift(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, const sx_node *node,
+                     sx_attr *fused);
+
+/* probes.c, for variants that serve an interval. The subject at each probe. */
+sx_code sx_pipe_analyse_probes(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s);
+/* In place of the candidates for the highest value those for all: the ones whose grids follow the symbol, by loss. */
+sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
+                              sx_pipe_choice *c);
+/* Does the kernel of c->candidate compute the node at each probe, with grids that follow the symbol? The judge reads it
+ * as it will be run there. */
+sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *c,
+                             bool *serves);
+#endif

@@ -1,0 +1,231 @@
+/* steady.c - variants that serve an interval of a symbol: what follows the symbol, and where one variant ends and the
+ * next begins. */
+#include "core/pipeline.h"
+
+#include <string.h>
+
+#include "core/ir/check.h"
+
+/* A variant for several values is taken where the kernels that serve all of them cost at most so much more, for each
+ * value that is looked at, than those that one would make for it alone. */
+#define LOSS_MAX 1.03
+/* Where so many values in a row have a variant each, the others get one each without a trial. */
+#define ALONE_MAX 3u
+
+static void put_probe(sx_pipe_steady *steady, int64_t value)
+{
+    bool there = value == steady->high;
+    for (uint32_t k = 0; k < steady->count && !there; k++) {
+        there = steady->value[k] == value;
+    }
+    if (!there) {
+        SX_ASSERT(steady->count < SX_PIPE_PROBES_MAX);
+        steady->value[steady->count++] = value;
+    }
+}
+
+sx_code sx_pipe_steady_make(sx_ctx *cx, sx_pipe *pipe)
+{
+    const sx_pipe_variants *variants = pipe->variants;
+    uint32_t symbol;
+    sx_pipe_piece piece;
+    pipe->steady = NULL;
+    if (!sx_pipe_variant_piece(variants, pipe->variant, &symbol, &piece)) {
+        return SX_OK;
+    }
+    const sx_pipe_values *values = &variants->symbol[symbol];
+    sx_pipe_steady *steady = SX_NEW(cx, sx_pipe_steady);
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants->symbol_count + 1);
+    if (steady == NULL || binding == NULL) {
+        return cx->error.code;
+    }
+    if (pipe->target->vectors.threads) { /* their code counts the points of its grid */
+        return sx_pipe_unsteady(cx, pipe, "of threads", "its code holds the extents");
+    }
+    *steady = (sx_pipe_steady){
+        .symbol = symbol, .high = piece.high, .most = values->piece[values->count - 1].high};
+    put_probe(steady, piece.high - 1);
+    put_probe(steady, piece.low);
+    put_probe(steady, piece.low + 1);
+    put_probe(steady, piece.low + (piece.high - piece.low) / 2);
+    memcpy(binding, pipe->binding, variants->symbol_count * sizeof(*binding));
+    for (uint32_t k = 0; k < steady->count; k++) {
+        binding[symbol].value = steady->value[k];
+        SX_TRY(sx_graph_bind(cx, pipe->better, binding, variants->symbol_count, &steady->graph[k]));
+        SX_ASSERT(steady->graph[k]->node_count == pipe->better->node_count);
+    }
+    pipe->steady = steady;
+    return SX_OK;
+}
+
+sx_code sx_pipe_unsteady(sx_ctx *cx, sx_pipe *pipe, const char *name, const char *why)
+{
+    pipe->unsteady = true;
+    return SX_FAIL(cx, SX_COMPILE, "kernel %s does not serve an interval: %s", name, why);
+}
+
+bool sx_pipe_follow(const sx_pipe_steady *steady, const sx_kernel *high, const sx_kernel *near,
+                    sx_pipe_follows follows)
+{
+    bool fits = high->part_count == near->part_count && high->buffer_count == near->buffer_count;
+    bool depends = false, any = false;
+    SX_ASSERT(steady->count > 0 && steady->value[0] + 1 == steady->high);
+    memset(follows, 0, sizeof(sx_pipe_follows));
+    for (uint32_t p = 0; p < high->part_count && fits; p++) {
+        for (uint32_t d = 0; d < 3 && fits; d++) {
+            int64_t here = high->part[p].grid[d], there = near->part[p].grid[d];
+            if (here != there) {
+                any = true;
+                follows[p][d] = here / steady->high;
+                fits = follows[p][d] > 0 && follows[p][d] * steady->high == here &&
+                       follows[p][d] * steady->value[0] == there;
+            }
+        }
+    }
+    for (uint32_t k = 0; k < high->buffer_count && fits; k++) {
+        depends = depends || (high->buffer[k].role != SX_BUFFER_WORKSPACE &&
+                              high->buffer[k].size != near->buffer[k].size);
+    }
+    return fits && (any || !depends);
+}
+
+sx_code sx_pipe_regrid(sx_ctx *cx, const sx_pipe_steady *steady, uint32_t probe,
+                       const sx_kernel *high, const sx_kernel *there, sx_pipe_follows follows,
+                       sx_kernel **kernel)
+{
+    SX_ASSERT(probe < steady->count);
+    if (high->buffer_count != there->buffer_count || high->numerics != there->numerics) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s is another one for %lld", high->name,
+                       (long long)steady->value[probe]);
+    }
+    sx_kernel *out = SX_NEW(cx, sx_kernel);
+    sx_part *part = SX_NEW_ARRAY(cx, sx_part, high->part_count);
+    if (out == NULL || part == NULL) {
+        return cx->error.code;
+    }
+    *out = *high;
+    out->part = part;
+    memcpy(out->buffer, there->buffer, sizeof(out->buffer));
+    for (uint32_t p = 0; p < high->part_count; p++) {
+        part[p] = high->part[p];
+        for (uint32_t d = 0; d < 3; d++) {
+            int64_t scale = follows[p][d];
+            part[p].grid[d] = scale > 0 ? scale * steady->value[probe] : part[p].grid[d];
+        }
+    }
+    for (uint32_t k = 0; k < high->buffer_count; k++) { /* the workspace is that of the module */
+        if (high->buffer[k].role == SX_BUFFER_WORKSPACE) {
+            out->buffer[k] = high->buffer[k];
+        }
+    }
+    *kernel = out;
+    return SX_OK;
+}
+
+bool sx_pipe_is_cheap(const sx_pipe_steady *steady)
+{
+    bool cheap = true;
+    for (uint32_t k = 0; k <= steady->count; k++) {
+        cheap = cheap && steady->cost_ns[k] <= LOSS_MAX * steady->best_ns[k];
+    }
+    return cheap;
+}
+
+void sx_pipe_put_follows(sx_pipe *pipe, uint32_t part, const int64_t follows[3])
+{
+    for (uint32_t d = 0; d < 3; d++) {
+        if (follows[d] > 0) {
+            SX_ASSERT(pipe->steady != NULL);
+            sx_module_extent row = {.what = SX_EXTENT_PART,
+                                    .index = part,
+                                    .dimension = d,
+                                    .symbol = pipe->steady->symbol,
+                                    .scale = follows[d],
+                                    .divisor = 1};
+            sx_buf_put(&pipe->part_extent, &row, sizeof(row));
+        }
+    }
+}
+
+void sx_pipe_follows_of(const sx_pipe *pipe, uint32_t part, int64_t follows[3])
+{
+    const sx_module_extent *row = (const sx_module_extent *)(const void *)pipe->part_extent.ptr;
+    size_t count = pipe->part_extent.len / sizeof(*row);
+    memset(follows, 0, 3 * sizeof(*follows));
+    for (size_t i = 0; i < count; i++) {
+        if (row[i].index == part) {
+            follows[row[i].dimension] = row[i].scale;
+        }
+    }
+}
+
+/* ---- cutting ---- */
+
+/* The variants with one piece for the symbol. */
+static sx_code try_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+                         sx_pipe_piece piece, const sx_pipe_trial *trial, bool *does)
+{
+    sx_pipe_variants one = *from;
+    one.symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
+    if (one.symbol == NULL) {
+        return cx->error.code;
+    }
+    memcpy(one.symbol, from->symbol, from->symbol_count * sizeof(*one.symbol));
+    one.symbol[symbol].piece = &piece;
+    SX_ASSERT(one.symbol[symbol].count == 1);
+    return trial->serves(cx, trial->self, &one, does);
+}
+
+/* The longest piece from `low` on, of those whose length is the rest halved some times. */
+static sx_code find_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+                          sx_pipe_piece rest, const sx_pipe_trial *trial, sx_pipe_piece *piece)
+{
+    bool does = false;
+    *piece = rest;
+    while (piece->high > piece->low && !does) {
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does));
+        if (!does) {
+            piece->high = piece->low + (piece->high - piece->low) / 2;
+        }
+    }
+    return SX_OK;
+}
+
+sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                    sx_pipe_variants *cut)
+{
+    uint32_t symbol;
+    sx_pipe_piece rest;
+    *cut = *from;
+    if (!sx_pipe_variant_piece(from, 0, &symbol, &rest)) {
+        return SX_OK;
+    }
+    uint32_t most = SX_PIPE_VARIANTS_MAX / from->count, count = 0, alone = 0;
+    sx_pipe_piece *piece = SX_NEW_ARRAY(cx, sx_pipe_piece, most + 1);
+    cut->symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
+    if (piece == NULL || cut->symbol == NULL) {
+        return cx->error.code;
+    }
+    const sx_pipe_piece whole = rest;
+    while (rest.low <= rest.high) {
+        if (count == most || (alone > ALONE_MAX && rest.high - rest.low >= most - count)) {
+            return SX_FAIL(
+                cx, SX_LIMIT,
+                "symbol \"%s\": the interval %lld..%lld makes more than %u variants, as few "
+                "of its values have the same code",
+                sx_short_name(from->symbol[symbol].name).text, (long long)whole.low,
+                (long long)whole.high, SX_PIPE_VARIANTS_MAX);
+        }
+        piece[count] = (sx_pipe_piece){rest.low, rest.low};
+        if (alone <= ALONE_MAX) {
+            SX_TRY(find_piece(cx, from, symbol, rest, trial, &piece[count]));
+        }
+        alone = piece[count].high > piece[count].low ? 0 : alone + 1;
+        rest.low = piece[count++].high + 1;
+    }
+    memcpy(cut->symbol, from->symbol, from->symbol_count * sizeof(*cut->symbol));
+    cut->symbol[symbol].piece = piece;
+    cut->symbol[symbol].count = count;
+    cut->count = from->count * count;
+    return SX_OK;
+}
