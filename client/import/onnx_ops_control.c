@@ -2,7 +2,8 @@
  *
  * A subgraph may name what is declared around it. Where the condition is known, one of the two is imported in place of
  * the node, with the names of the outside in sight. Else both become bodies of a cond: what they name from outside and
- * is in the graph, or is a weight, becomes an operand of it and a parameter of both; small data is written into each. */
+ * is in the graph, or is a weight, becomes an operand of it and a parameter of both; small data is written into each.
+ */
 #include <stdio.h>
 
 #include "client/import/onnx_import.h"
@@ -74,6 +75,7 @@ static sx_code collect_all(sx_ox *im, captures *c)
 bool sx_ox_captures_refused(sx_ox *im)
 {
     bool any = false, refused = false;
+    SX_ASSERT(im->node != NULL && im->depth == 0);
     for (uint32_t k = 0; k < im->node->attr_count; k++) {
         any = any || im->node->attr[k].type == SX_ONNX_ATTR_GRAPH;
     }
@@ -301,6 +303,7 @@ sx_code sx_ox_if(sx_ox *im)
 {
     sx_onnx_graph then, otherwise;
     const sx_ox_value *truth = sx_ox_input(im, 0);
+    SX_ASSERT(truth != NULL && im->depth <= SX_OX_SUBGRAPHS_MAX);
     SX_TRY(read_branch(im, "then_branch", &then));
     SX_TRY(read_branch(im, "else_branch", &otherwise));
     if (truth->known != NULL && truth->known_count == 1 && sx_dim_is_constant(truth->known[0])) {

@@ -826,6 +826,7 @@ static sx_code read_graph_field(sx_ctx *cx, const sx_wire *wire, const sx_wire_f
 sx_code sx_onnx_read_graph(sx_ctx *cx, sx_wire message, sx_onnx_graph *graph)
 {
     graph_room room;
+    SX_ASSERT(message.rest.ptr != NULL || message.rest.len == 0);
     SX_TRY(make_room(cx, message, &room));
     memset(graph, 0, sizeof(*graph));
     graph->node = room.node;
