@@ -183,28 +183,54 @@ static bool times(sx_dim a, int64_t b, sx_dim *product)
     return sx_dim_multiply(a, sx_dim_of(b), product);
 }
 
-/* Space [n, group, o of it, places .., c of it, window ..]. False where a stride cannot be written. */
-static bool group_body(const sx_attr *attr, const sx_type *x, const sx_type *w, const sx_type *y,
-                       sx_type *space, sx_body *body)
+/* Appends a dimension that is kept, with its strides in x and w. */
+static void keep_dim(sx_type *space, sx_body *body, sx_dim extent, sx_dim of_x, sx_dim of_w)
 {
-    sx_dim from[SX_RANK_MAX];
-    sx_dim weight[SX_RANK_MAX];
+    SX_ASSERT(space->rank < SX_RANK_MAX && body->axes == 0);
+    body->access[0].stride[space->rank] = of_x;
+    body->access[1].stride[space->rank] = of_w;
+    space->dim[space->rank++] = extent;
+}
+
+/* The places of a convolution. False where a stride cannot be written. */
+static bool keep_places(const sx_attr *attr, const sx_type *y, const sx_dim *from, sx_type *space,
+                        sx_body *body)
+{
+    for (uint32_t d = 2; d < y->rank; d++) {
+        sx_dim step;
+        if (!times(from[d], attr->stride.v[d - 2], &step)) {
+            return false;
+        }
+        keep_dim(space, body, y->dim[d], step, sx_dim_of(0));
+    }
+    return true;
+}
+
+/* Space [n, group, o of it, places .., c of it, window ..], or [places .., n, group, o of it, c of it, window ..]; one
+ * group is no dimension. False where a stride cannot be written. */
+static bool conv_body(const sx_attr *attr, const sx_type *x, const sx_type *w, const sx_type *y,
+                      bool places_first, sx_type *space, sx_body *body)
+{
+    sx_dim from[SX_RANK_MAX], weight[SX_RANK_MAX], of_x, of_w;
     sx_access *a = body->access;
     sx_dim outputs = {w->dim[0].scale / attr->groups, w->dim[0].symbol};
-    bool ok = sx_type_strides(x, from) && sx_type_strides(w, weight);
+    *space = (sx_type){.dtype = y->dtype};
     for (uint32_t k = 0; k < 2 * SX_RANK_MAX; k++) {
         a[k / SX_RANK_MAX].stride[k % SX_RANK_MAX] = sx_dim_of(0);
     }
     a[0].offset = a[1].offset = sx_dim_of(0);
-    *space = (sx_type){y->dtype, 3, {y->dim[0], sx_dim_of(attr->groups), outputs}};
-    ok = ok && sx_dim_multiply(from[1], w->dim[1], &a[0].stride[1]) &&
-         sx_dim_multiply(weight[0], outputs, &a[1].stride[1]);
-    a[0].stride[0] = from[0];
-    a[1].stride[2] = weight[0];
-    for (uint32_t d = 2; d < y->rank && ok; d++) {
-        ok = times(from[d], attr->stride.v[d - 2], &a[0].stride[space->rank]);
-        space->dim[space->rank++] = y->dim[d];
+    if (!sx_type_strides(x, from) || !sx_type_strides(w, weight) ||
+        !sx_dim_multiply(from[1], w->dim[1], &of_x) ||
+        !sx_dim_multiply(weight[0], outputs, &of_w) ||
+        (places_first && !keep_places(attr, y, from, space, body))) {
+        return false;
     }
+    keep_dim(space, body, y->dim[0], from[0], sx_dim_of(0));
+    if (attr->groups > 1) {
+        keep_dim(space, body, sx_dim_of(attr->groups), of_x, of_w);
+    }
+    keep_dim(space, body, outputs, sx_dim_of(0), weight[0]);
+    bool ok = places_first || keep_places(attr, y, from, space, body);
     for (uint32_t d = 1; d < w->rank && ok; d++) {
         bool all_one = d + 1 == w->rank && body->axes == 0; /* something has to be summed over */
         if (sx_dim_equal(w->dim[d], sx_dim_of(1)) && !all_one) {
@@ -219,26 +245,76 @@ static bool group_body(const sx_attr *attr, const sx_type *x, const sx_type *w, 
     return ok;
 }
 
-sx_code sx_rule_conv_groups(sx_rewrite *rw)
+/* The convolution as one contraction over that space. SX_EG_NONE where it cannot be written. */
+static sx_code contract(sx_rewrite *rw, bool places_first, uint32_t *node)
 {
     sx_attr attr = sx_rewrite_attr(rw, 0);
     sx_type x = *sx_rewrite_type(rw, rw->var[0]);
     sx_type w = *sx_rewrite_type(rw, rw->var[1]);
     sx_type y = *sx_rewrite_type(rw, rw->node[0]);
-    if (sx_has_padding(&attr) || !splits_outputs(&attr, &w) || !has_room(&attr, &w)) {
-        return SX_OK;
-    }
     sx_body body = {.arg_count = 2, .instr_count = 3};
     body.instr[0] = (sx_instr){.kind = SX_BODY_ARG, .x = 0, .dtype = x.dtype};
     body.instr[1] = (sx_instr){.kind = SX_BODY_ARG, .x = 1, .dtype = w.dtype};
     body.instr[2] = (sx_instr){.kind = SX_BODY_DOT, .x = 0, .y = 1, .dtype = y.dtype};
     sx_attr fused = {.present = SX_A(type) | SX_A(body), .body = &body};
-    if (!group_body(&attr, &x, &w, &y, &fused.type, &body)) {
+    *node = SX_EG_NONE;
+    return conv_body(&attr, &x, &w, &y, places_first, &fused.type, &body)
+               ? sx_rewrite_add(rw, SX_OP_FUSED, &fused, rw->var, 2, node)
+               : SX_OK;
+}
+
+sx_code sx_rule_conv_groups(sx_rewrite *rw)
+{
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    sx_type w = *sx_rewrite_type(rw, rw->var[1]);
+    sx_type y = *sx_rewrite_type(rw, rw->node[0]);
+    uint32_t node;
+    if (sx_has_padding(&attr) || !splits_outputs(&attr, &w) || !has_room(&attr, &w)) {
+        return SX_OK;
+    }
+    SX_TRY(contract(rw, false, &node));
+    SX_TRY(sx_rewrite_reshape(rw, node, &y, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* Are there fewer places than elements of the window? */
+static bool is_window_wide(const sx_type *w, const sx_type *y)
+{
+    double places = 1;
+    double elements = 1;
+    for (uint32_t d = 2; d < y->rank; d++) {
+        if (!sx_dim_is_constant(y->dim[d]) || !sx_dim_is_constant(w->dim[d])) {
+            return false;
+        }
+        places *= (double)y->dim[d].scale;
+        elements *= (double)w->dim[d].scale;
+    }
+    return places < elements;
+}
+
+/* A window about as large as the image, as for the gradient of weights, has few places: the lanes of a kernel run
+ * along the output channels, which its result therefore has last, and a transpose brings it to order. */
+sx_code sx_rule_conv_outputs_last(sx_rewrite *rw)
+{
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    sx_type w = *sx_rewrite_type(rw, rw->var[1]);
+    sx_type y = *sx_rewrite_type(rw, rw->node[0]);
+    if (sx_has_padding(&attr) || !has_room(&attr, &w) ||
+        !(is_window_wide(&w, &y) || rw->unguarded)) {
         return SX_OK;
     }
     uint32_t node;
-    SX_TRY(sx_rewrite_add(rw, SX_OP_FUSED, &fused, rw->var, 2, &node));
-    SX_TRY(sx_rewrite_reshape(rw, node, &y, &node));
+    sx_type turned = {.dtype = y.dtype};
+    sx_attr back = {.present = SX_A(perm), .perm = {2, {y.rank - 2, y.rank - 1}}};
+    for (uint32_t d = 2; d < y.rank; d++) {
+        turned.dim[turned.rank++] = y.dim[d];
+        back.perm.v[back.perm.count++] = d - 2;
+    }
+    turned.dim[turned.rank++] = y.dim[0];
+    turned.dim[turned.rank++] = y.dim[1];
+    SX_TRY(contract(rw, true, &node));
+    SX_TRY(sx_rewrite_reshape(rw, node, &turned, &node));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_TRANSPOSE, &back, &node, 1, &node));
     return sx_rewrite_emit(rw, node);
 }
 
