@@ -27,6 +27,7 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical, sx_o
     } else {
         SX_TRY(sx_graph_canon(cx, graph, canonical));
     }
+    SX_TRY(sx_pipe_refuse_ranks(cx, *canonical, origins != NULL ? *origins : NULL));
     (*canonical)->name = graph->name; /* for people: the key does not know it */
     sx_stage_end(cx, stage, "done", (*canonical)->node_count);
     return SX_OK;

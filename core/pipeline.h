@@ -311,6 +311,8 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t resu
  * to go on, so that all of it is told at once (sx_refusals_end); other failures that speak of the node name
  * its origin. */
 sx_code sx_pipe_refuse(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, sx_code code);
+/* A canonical program that has a collective runs on several devices: SX_UNIMPLEMENTED, naming the first one. */
+sx_code sx_pipe_refuse_ranks(sx_ctx *cx, const sx_graph *graph, const sx_origins *origins);
 /* A copy of one tensor into another of the same size (a parameter that is also an output). */
 sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type);
 #endif

@@ -28,6 +28,7 @@ static const char *class_name(sx_op_class op_class)
     case SX_OPCLASS_CONV: return "convolution";
     case SX_OPCLASS_COMPOSITE: return "composite";
     case SX_OPCLASS_REGION: return "region";
+    case SX_OPCLASS_COLLECTIVE: return "collective";
     case SX_OPCLASS_FUSED: return "fused";
     }
     SX_UNREACHABLE();

@@ -51,6 +51,7 @@ static uint32_t roundings_of(const sx_node *node)
     case SX_OPCLASS_SCATTER:
     case SX_OPCLASS_COMPOSITE:
     case SX_OPCLASS_REGION:
+    case SX_OPCLASS_COLLECTIVE:
     case SX_OPCLASS_FUSED: break;
     }
     return 1;

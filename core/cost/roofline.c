@@ -192,6 +192,7 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     case SX_OPCLASS_DYNAMIC:
     case SX_OPCLASS_MOVE:
     case SX_OPCLASS_REGION:
+    case SX_OPCLASS_COLLECTIVE:
     case SX_OPCLASS_FUSED: break;
     }
 }

@@ -98,6 +98,12 @@ sx_code sx_eval_convolution(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode,
 sx_code sx_eval_inside(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode,
                        const sx_tensor *argument, uint32_t argument_count, sx_tensor *result,
                        uint32_t result_count);
+/* eval.c: argument k with every float rounded to its type; SX_INPUT where an element is no value of its type. */
+sx_code sx_eval_take(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx_tensor *argument,
+                     sx_tensor *taken);
+/* mesh.c: a collective in which one rank takes part; its result has its cells. SX_INPUT where there are others. */
+sx_code sx_eval_alone(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
+                      const sx_tensor *input, sx_tensor *result);
 /* region.c: those results of scan, while or cond that are in the set `wanted`; the types of these are known, their
  * cells are there. Fuel: one for each evaluation of a program, and what it takes. */
 sx_code sx_eval_region(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,

@@ -231,6 +231,8 @@ static sx_code eval_primitive(const eval *e)
     case SX_OPCLASS_CONV: return sx_eval_convolution(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_FUSED:
         return sx_eval_fused(e->cx, e->attr, e->mode, e->input, e->input_count, e->type, e->result);
+    case SX_OPCLASS_COLLECTIVE:
+        return sx_eval_alone(e->cx, e->op, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_COMPOSITE:
     case SX_OPCLASS_REGION: break;
     }
@@ -246,8 +248,8 @@ static sx_code bad_value(sx_ctx *cx, const sx_type *type, uint32_t k, int64_t at
 
 /* The argument with every float rounded to its type; integers, bools and residues are refused when out of
  * range. The memory of the caller is used where nothing changes. */
-static sx_code take_argument(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx_tensor *argument,
-                             sx_tensor *taken)
+sx_code sx_eval_take(sx_ctx *cx, sx_eval_mode mode, uint32_t k, const sx_tensor *argument,
+                     sx_tensor *taken)
 {
     const sx_type *type = &argument->type;
     const sx_cell *cell = argument->data;
@@ -465,7 +467,7 @@ static sx_code eval_graph(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode, 
         if (inner) {
             p.value[n] = argument[taken];
         } else {
-            SX_TRY(take_argument(cx, mode, taken, &argument[taken], &p.value[n]));
+            SX_TRY(sx_eval_take(cx, mode, taken, &argument[taken], &p.value[n]));
         }
         taken++;
     }

@@ -56,6 +56,14 @@ sx_code sx_graph_eval_steps(sx_ctx *cx, const sx_graph *graph, sx_eval_mode mode
 /* The first value of a parameter that is state. */
 sx_code sx_state_initial(sx_ctx *cx, const sx_graph *graph, uint32_t node, sx_eval_mode mode,
                          sx_tensor *tensor);
+/* mesh.c: a program that each rank of its mesh runs (core/ir/collective.h), all ranks in step. graph[r] is that of rank
+ * r: mostly one graph for all, or one text bound to other extents; argument[r * argument_count + k] is parameter k on
+ * rank r, result[r * result_count + k] output k there. sx_graph_eval knows collectives of one rank alone.
+ *   errors   SX_INPUT no mesh, placements, other programs; ranks whose operands of a collective differ in shape, with
+ *            node, axis, ranks and shapes */
+sx_code sx_graph_eval_mesh(sx_ctx *cx, const sx_graph *const *graph, uint32_t rank_count,
+                           sx_eval_mode mode, const sx_tensor *argument, uint32_t argument_count,
+                           sx_tensor *result, uint32_t result_count);
 /* One node of a static graph, inputs given; the same rules. */
 sx_code sx_node_eval(sx_ctx *cx, sx_op op, const sx_attr *attr, sx_eval_mode mode,
                      const sx_tensor *input, uint32_t input_count, const sx_type *type,

@@ -6,6 +6,7 @@
 #include "core/ir/effect.h"
 #include "core/ir/origin.h"
 #include "core/ir/plain.h"
+#include "core/ir/shard.h"
 
 /* One differentiation. */
 typedef struct {
@@ -249,8 +250,9 @@ sx_code sx_grad_make(sx_ctx *cx, const sx_graph *graph, const sx_grad_request *r
 {
     SX_ASSERT(request->wrt_count == 0 || request->wrt != NULL);
     *gradient = (sx_gradient){.graph = NULL};
-    if (graph->sharding != NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "gradient of a program on a mesh");
+    const sx_sharding *mesh = graph->sharding;
+    if (mesh != NULL && (mesh->parameter_count > 0 || mesh->output_count > 0)) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "gradient of a program with placements");
     }
     SX_TRY(sx_graph_plain(cx, graph, &graph));
     task t = {.s = {.cx = cx, .from = graph}, .from = graph, .request = request, .made = gradient};
@@ -258,6 +260,8 @@ sx_code sx_grad_make(sx_ctx *cx, const sx_graph *graph, const sx_grad_request *r
     SX_TRY(find_parameters(&t));
     SX_TRY(choose(&t));
     SX_TRY(sx_sweep_forward(&t.s));
+    SX_TRY(
+        sx_sharding_copy(cx, graph, NULL, t.s.graph)); /* a mesh, whose ranks have a program each */
     SX_TRY(begin(&t));
     SX_TRY(sx_sweep_back(&t.s));
     SX_TRY(add_outputs(&t));

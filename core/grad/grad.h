@@ -6,6 +6,9 @@
  * output is a scalar, or the result has one parameter more, "cotangent(OUTPUT)" of the type of the output: then
  * grad(P) is the sum over the elements of the output of cotangent times derivative.
  *
+ * Of a program that each rank of a mesh runs (core/ir/collective.h) the sum of the output over all ranks is
+ * differentiated: grad(P) on a rank is by the P of that rank, and its cotangent multiplies the output of that rank.
+ *
  * Composites that lie between the parameters and the output are taken apart (sx_decompose), all others stay. The
  * rules, one for each primitive, are listed in rules.def; docs/GRADIENTS.md says what is defined where a derivative is
  * not. Cotangents of one value are added in descending order of the node that reads it and within a node in ascending
@@ -38,7 +41,7 @@ typedef struct {
  *   memory   the result is in cx's arena, with an attribute table of its own; names may point into `graph`
  *   errors   SX_INPUT no such output or parameter, not of a float type, named twice; SX_UNIMPLEMENTED an operation that
  *            has a derivative but no rule here, in the words of the model ("node '/a' (Gather, opset 17): ..."), or
- *            a program on a mesh */
+ *            a program with placements */
 sx_code sx_grad_make(sx_ctx *cx, const sx_graph *graph, const sx_grad_request *request,
                      sx_gradient *gradient);
 #endif

@@ -65,6 +65,11 @@ static uint64_t hash_program(const sx_program *const *value, uint64_t seed)
     return hash_span(&(*value)->text, seed);
 }
 
+static uint64_t hash_pairs(const sx_rank_pairs *value, uint64_t seed)
+{
+    return hash_bytes(value->pair, value->count * sizeof(sx_rank_pair), seed + value->count);
+}
+
 static bool equal_ints(const sx_ints *a, const sx_ints *b)
 {
     return a->count == b->count && memcmp(a->v, b->v, a->count * sizeof(a->v[0])) == 0;
@@ -80,6 +85,12 @@ static bool equal_program(const sx_program *const *a, const sx_program *const *b
     return *a == *b || sx_span_equal((*a)->text, (*b)->text);
 }
 
+static bool equal_pairs(const sx_rank_pairs *a, const sx_rank_pairs *b)
+{
+    return a->count == b->count &&
+           (a->count == 0 || memcmp(a->pair, b->pair, a->count * sizeof(sx_rank_pair)) == 0);
+}
+
 /* One row per kind of attribute, used by the three walks over attrs.def below. */
 #define HASH_INT(field) hash_int(&attr->field, hash)
 #define HASH_INTS(field) hash_ints(&attr->field, hash)
@@ -91,6 +102,7 @@ static bool equal_program(const sx_program *const *a, const sx_program *const *b
 #define HASH_NAME(field) hash_span(&attr->field, hash)
 #define HASH_BODY(field) hash_body(&attr->field, hash)
 #define HASH_PROGRAM(field) hash_program(&attr->field, hash)
+#define HASH_PAIRS(field) hash_pairs(&attr->field, hash)
 #define EQUAL_INT(field) (a->field == b->field)
 #define EQUAL_INTS(field) equal_ints(&a->field, &b->field)
 #define EQUAL_FLOAT(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)
@@ -101,6 +113,7 @@ static bool equal_program(const sx_program *const *a, const sx_program *const *b
 #define EQUAL_NAME(field) sx_span_equal(a->field, b->field)
 #define EQUAL_BODY(field) equal_body(&a->field, &b->field)
 #define EQUAL_PROGRAM(field) equal_program(&a->field, &b->field)
+#define EQUAL_PAIRS(field) equal_pairs(&a->field, &b->field)
 
 uint64_t sx_attr_hash(const sx_attr *attr)
 {
@@ -175,6 +188,15 @@ static sx_code keep_program(sx_ctx *cx, sx_attr_table *table, const sx_program *
     return sx_program_copy(cx, *program, program);
 }
 
+static sx_code copy_pairs(sx_ctx *cx, sx_rank_pairs *pairs)
+{
+    SX_ASSERT(pairs->count <= SX_RANK_PAIRS_MAX);
+    sx_span bytes = {(const uint8_t *)pairs->pair, pairs->count * sizeof(sx_rank_pair)};
+    SX_TRY(copy_span(cx, &bytes));
+    pairs->pair = (const sx_rank_pair *)(const void *)bytes.ptr;
+    return SX_OK;
+}
+
 /* The fields that are present, owned by cx's arena; all others zero, and zero beyond the counts of lists. */
 static sx_code copy_attr(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr *copy)
 {
@@ -186,6 +208,8 @@ static sx_code copy_attr(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, 
 #undef SX_ATTR
     SX_TRY(copy_span(cx, &copy->data));
     SX_TRY(copy_span(cx, &copy->name));
+    SX_TRY(copy_span(cx, &copy->along));
+    SX_TRY(copy_pairs(cx, &copy->pairs));
     if (copy->body != NULL) {
         sx_body *body =
             sx_alloc(cx, offsetof(sx_body, instr) + copy->body->instr_count * sizeof(sx_instr));

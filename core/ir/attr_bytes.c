@@ -86,6 +86,15 @@ static void put_program(sx_buf *to, const sx_program *program)
     put_span(to, &program->text);
 }
 
+static void put_pairs(sx_buf *to, const sx_rank_pairs *pairs)
+{
+    sx_buf_put_u32(to, pairs->count);
+    for (uint32_t i = 0; i < pairs->count; i++) {
+        put_int(to, &pairs->pair[i].source);
+        put_int(to, &pairs->pair[i].target);
+    }
+}
+
 #define PUT_INT(field) put_int(to, &attr->field)
 #define PUT_INTS(field) put_ints(to, &attr->field)
 #define PUT_FLOAT(field) put_float(to, &attr->field)
@@ -96,6 +105,7 @@ static void put_program(sx_buf *to, const sx_program *program)
 #define PUT_NAME(field) put_span(to, &attr->field)
 #define PUT_BODY(field) put_body(to, attr->field, attr->type.rank)
 #define PUT_PROGRAM(field) put_program(to, attr->field)
+#define PUT_PAIRS(field) put_pairs(to, &attr->field)
 
 void sx_attr_encode(const sx_attr *attr, sx_buf *to)
 {
@@ -252,7 +262,7 @@ static void take_program(reader *r, const sx_program **program)
     if (r->bad) {
         return;
     }
-    if (sx_graph_parse(r->cx, text, &graph) != SX_OK ||
+    if (sx_graph_parse_body(r->cx, text, &graph) != SX_OK ||
         sx_program_make(r->cx, graph, program) != SX_OK) {
         r->bad = r->cx->error.code != SX_NOMEM;
         if (r->bad) {
@@ -262,6 +272,23 @@ static void take_program(reader *r, const sx_program **program)
     }
     uint32_t symbols = (*program)->graph->symbol_count;
     r->bad = !sx_span_equal(text, (*program)->text) || (symbols > 0 && symbols != r->symbol_count);
+}
+
+static void take_pairs(reader *r, sx_rank_pairs *pairs)
+{
+    uint32_t count;
+    take(r, &count, sizeof(count));
+    r->bad = r->bad || count > SX_RANK_PAIRS_MAX || count > r->rest.len / sizeof(sx_rank_pair);
+    if (r->bad || count == 0) {
+        return;
+    }
+    sx_rank_pair *pair = SX_NEW_ARRAY(r->cx, sx_rank_pair, count);
+    r->bad = pair == NULL;
+    for (uint32_t i = 0; i < count && !r->bad; i++) {
+        take_int(r, &pair[i].source);
+        take_int(r, &pair[i].target);
+    }
+    *pairs = (sx_rank_pairs){pair, count};
 }
 
 #define TAKE_INT(field) take_int(&r, &attr->field)
@@ -274,6 +301,7 @@ static void take_program(reader *r, const sx_program **program)
 #define TAKE_NAME(field) take_name(&r, &attr->field)
 #define TAKE_BODY(field) take_body(&r, &attr->field, attr->type.rank)
 #define TAKE_PROGRAM(field) take_program(&r, &attr->field)
+#define TAKE_PAIRS(field) take_pairs(&r, &attr->field)
 
 sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_attr *attr)
 {

@@ -59,7 +59,17 @@ static bool same_content(const void *self, uint32_t id, const void *probe)
     return true;
 }
 
-/* The node of `to` that is `index` of `from`; its operands are there. */
+static sx_attr zeros(const sx_type *type)
+{
+    static const uint8_t zero[8] = {0};
+    SX_ASSERT(sx_dtype_bytes(type->dtype) <= sizeof(zero));
+    return (sx_attr){.present = SX_A(data) | SX_A(type),
+                     .type = *type,
+                     .data = {zero, sx_dtype_bytes(type->dtype)}};
+}
+
+/* The node of `to` that is `index` of `from`; its operands are there. A collective of one rank is its operand, or
+ * zeros: nobody else has a part in it. */
 static sx_code place(canon *c, uint32_t index)
 {
     const sx_node *node = &c->from->node[index];
@@ -78,8 +88,20 @@ static sx_code place(canon *c, uint32_t index)
         (void)snprintf(name, sizeof(name), "p%u", c->to->node_count);
         attr.name = sx_span_of(name);
     }
+    sx_op op = node->op;
+    uint32_t input_count = node->input_count;
+    if (sx_op_info_of(op)->op_class == SX_OPCLASS_COLLECTIVE && attr.ranks == 1) {
+        if (input_count > 0 && (op != SX_OP_PERMUTE || attr.pairs.count == 1)) {
+            c->image[index] = input[0].i;
+            return SX_OK;
+        }
+        const sx_type place = {.dtype = SX_I64};
+        attr = zeros(input_count > 0 ? operand : &place);
+        op = SX_OP_CONSTANT;
+        input_count = 0;
+    }
     sx_node_id id;
-    SX_TRY(sx_graph_add(c->cx, c->to, node->op, &attr, input, node->input_count, &id));
+    SX_TRY(sx_graph_add(c->cx, c->to, op, &attr, input, input_count, &id));
     /* The node is there with its attribute in normal form. If it has a twin it is taken away again. */
     const sx_node *added = &c->to->node[id.i];
     content probe = {added->op, added->attr, input, added->input_count};
@@ -87,7 +109,7 @@ static sx_code place(canon *c, uint32_t index)
     uint32_t twin = sx_idmap_find(&c->map, hash, same_content, c->to, &probe);
     if (twin != SX_IDMAP_NONE) {
         c->to->node_count--;
-        c->to->input_count -= node->input_count;
+        c->to->input_count -= input_count;
         c->image[index] = twin;
         return SX_OK;
     }

@@ -415,6 +415,10 @@ static sx_code check_signature(const sx_infer *in)
 #define CHECK_BYTES(field)
 #define CHECK_NAME(field)
 #define CHECK_BODY(field)
+#define CHECK_PAIRS(field)                                                                   \
+    if (in->attr->field.count > SX_RANK_PAIRS_MAX)                                           \
+        return SX_FAIL(in->cx, SX_LIMIT, "%s: %s of %u pairs, at most %u", in->name, #field, \
+                       in->attr->field.count, SX_RANK_PAIRS_MAX);
 #define CHECK_PROGRAM(field)                                        \
     if ((in->attr->present & SX_A(field)) != 0 && !in->attr->field) \
         return SX_FAIL(in->cx, SX_INPUT, "%s: no %s", in->name, #field);
@@ -461,6 +465,7 @@ static sx_code dispatch(const sx_infer *in)
     case SX_OPCLASS_CONV: return sx_infer_convolution(in);
     case SX_OPCLASS_COMPOSITE: return sx_infer_composite(in);
     case SX_OPCLASS_REGION: return sx_infer_region(in);
+    case SX_OPCLASS_COLLECTIVE: return sx_infer_collective(in);
     case SX_OPCLASS_FUSED: return infer_fused(in);
     }
     SX_UNREACHABLE();

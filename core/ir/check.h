@@ -60,4 +60,6 @@ sx_code sx_infer_convolution(const sx_infer *in);
 sx_code sx_infer_composite(const sx_infer *in);
 /* check_region.c */
 sx_code sx_infer_region(const sx_infer *in);
+/* collective.c */
+sx_code sx_infer_collective(const sx_infer *in);
 #endif

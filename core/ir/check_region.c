@@ -137,10 +137,26 @@ static sx_code infer_scan(const sx_infer *in)
     return SX_OK;
 }
 
+/* Ranks decide for themselves which way they take, and would wait for those that take another one. */
+static sx_code check_alone(const sx_infer *in, const char *part, const sx_program *program)
+{
+    sx_collective found;
+    if (!program->collective || !sx_collective_find(program->graph, &found)) {
+        return SX_OK;
+    }
+    return SX_FAIL(in->cx, SX_INPUT,
+                   "%s: %s has %s along \"%s\", which not every rank may reach: collectives stand "
+                   "outside of while and cond",
+                   in->name, part, sx_op_info_of(found.op)->name,
+                   sx_short_name(found.attr->along).text);
+}
+
 static sx_code infer_while(const sx_infer *in)
 {
     const sx_attr *attr = in->attr;
     const sx_type truth = {.dtype = SX_BOOL};
+    SX_TRY(check_alone(in, "condition", attr->condition));
+    SX_TRY(check_alone(in, "step", attr->step));
     if (attr->rounds < 1 || attr->rounds > SX_PROGRAM_ROUNDS_MAX) {
         return SX_FAIL(in->cx, SX_INPUT, "%s: %lld rounds, 1 to %lld", in->name,
                        (long long)attr->rounds, (long long)SX_PROGRAM_ROUNDS_MAX);
@@ -172,6 +188,8 @@ static sx_code infer_cond(const sx_infer *in)
         return SX_FAIL(in->cx, SX_INPUT, "%s: operand 0 is %s, not bool[]", in->name,
                        text_of(in, &in->input[0]).text);
     }
+    SX_TRY(check_alone(in, "then", attr->then));
+    SX_TRY(check_alone(in, "otherwise", attr->otherwise));
     SX_TRY(check_parameters(in, "then", attr->then, 1, 0, 0));
     SX_TRY(check_parameters(in, "otherwise", attr->otherwise, 1, 0, 0));
     uint32_t count = attr->then->graph->output_count;

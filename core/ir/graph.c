@@ -1,4 +1,5 @@
 #include "core/ir/check.h"
+#include "core/ir/collective.h"
 #include "core/ir/effect.h"
 #include "core/ir/num.h"
 #include "core/ir/program.h"
@@ -88,6 +89,7 @@ sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
 #define LIST_NAME(name) UINT64_C(0)
 #define LIST_BODY(name) UINT64_C(0)
 #define LIST_PROGRAM(name) UINT64_C(0)
+#define LIST_PAIRS(name) SX_A(name)
 #define SX_ATTR(name, kind, help)                                                \
     if ((LIST_##kind(name) & carried) != 0 && (out.present & SX_A(name)) == 0) { \
         lists |= SX_A(name);                                                     \
@@ -301,7 +303,8 @@ sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph)
         }
     }
     SX_TRY(sx_effects_check(cx, graph));
-    return sx_sharding_check(cx, graph);
+    SX_TRY(sx_sharding_check(cx, graph));
+    return graph->sharding != NULL ? sx_collectives_check(cx, graph) : SX_OK;
 }
 
 sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out)

@@ -93,6 +93,15 @@ typedef enum {
     SX_REPLACE = SX_REDUCER_COUNT
 } sx_reducer; /* text: add multiply maximum minimum set */
 typedef enum { SX_EQ, SX_NE, SX_LT, SX_LE, SX_GT, SX_GE, SX_DIRECTION_COUNT } sx_direction;
+/* Who sends to whom. */
+typedef struct {
+    int64_t source, target;
+} sx_rank_pair;
+typedef struct {
+    const sx_rank_pair *pair;
+    uint32_t count;
+} sx_rank_pairs;
+#define SX_RANK_PAIRS_MAX 4096u
 typedef struct sx_body sx_body;       /* core/ir/fused.h */
 typedef struct sx_program sx_program; /* core/ir/program.h */
 
@@ -106,6 +115,7 @@ typedef struct sx_program sx_program; /* core/ir/program.h */
 #define SX_ATTR_FIELD_NAME sx_span
 #define SX_ATTR_FIELD_BODY const sx_body *
 #define SX_ATTR_FIELD_PROGRAM const sx_program *
+#define SX_ATTR_FIELD_PAIRS sx_rank_pairs
 typedef enum {
 #define SX_ATTR(name, kind, help) SX_ATTR_##name,
 #include "core/ir/attrs.def"
@@ -123,7 +133,8 @@ typedef enum {
     SX_KIND_BYTES,
     SX_KIND_NAME,
     SX_KIND_BODY,
-    SX_KIND_PROGRAM
+    SX_KIND_PROGRAM,
+    SX_KIND_PAIRS
 } sx_attr_kind;
 typedef struct {
     const char *name;
@@ -196,6 +207,7 @@ typedef enum {
     SX_OPCLASS_CONV,
     SX_OPCLASS_COMPOSITE,
     SX_OPCLASS_REGION,
+    SX_OPCLASS_COLLECTIVE,
     SX_OPCLASS_FUSED
 } sx_op_class;
 typedef enum {

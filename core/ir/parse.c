@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/collective.h"
 #include "core/ir/effect.h"
 #include "core/ir/origin.h"
 #include "core/ir/program.h"
@@ -515,7 +516,8 @@ sx_code sx_parse_program(sx_lexer *lex, const sx_graph *graph, const sx_program 
     return SX_OK;
 }
 
-static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
+/* `body`: the mesh is that of the program around it. */
+static sx_code parse(sx_ctx *cx, sx_span text, bool named, bool body, sx_graph **graph)
 {
     if (text.len > SX_TEXT_BYTES_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "line 1:1: text of %zu bytes, at most %zu", text.len,
@@ -537,7 +539,8 @@ static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
     if (lex->token.kind != SX_TOKEN_END) {
         return sx_lex_unexpected(lex, "the end");
     }
-    if (sx_graph_check(cx, p.graph) != SX_OK) {
+    if (sx_graph_check(cx, p.graph) != SX_OK ||
+        (!body && sx_collectives_check(cx, p.graph) != SX_OK)) {
         return sx_fail_in(cx, "line %u:%u", end.line, end.column);
     }
     *graph = p.graph;
@@ -547,11 +550,17 @@ static sx_code parse(sx_ctx *cx, sx_span text, bool named, sx_graph **graph)
 sx_code sx_graph_parse(sx_ctx *cx, sx_span text, sx_graph **graph)
 {
     SX_ASSERT(text.ptr != NULL || text.len == 0);
-    return parse(cx, text, false, graph);
+    return parse(cx, text, false, false, graph);
 }
 
 sx_code sx_graph_parse_named(sx_ctx *cx, sx_span text, sx_graph **graph)
 {
     SX_ASSERT(text.ptr != NULL || text.len == 0);
-    return parse(cx, text, true, graph);
+    return parse(cx, text, true, false, graph);
+}
+
+sx_code sx_graph_parse_body(sx_ctx *cx, sx_span text, sx_graph **graph)
+{
+    SX_ASSERT(text.ptr != NULL || text.len == 0);
+    return parse(cx, text, false, true, graph);
 }

@@ -49,6 +49,32 @@ static sx_code parse_direction(sx_lexer *lex, sx_direction *direction)
     return sx_lex_next(lex);
 }
 
+/* [[0, 1], [1, 2]] */
+static sx_code parse_pairs(sx_lexer *lex, sx_rank_pairs *pairs)
+{
+    void *array = NULL;
+    uint32_t capacity = 0;
+    uint32_t count = 0;
+    SX_TRY(sx_lex_mark(lex, '['));
+    bool more = !sx_lex_is_mark(lex, ']');
+    while (more) {
+        if (count == SX_RANK_PAIRS_MAX) {
+            return sx_lex_fail(lex, SX_LIMIT, "more than %u pairs", SX_RANK_PAIRS_MAX);
+        }
+        sx_rank_pair pair;
+        SX_TRY(sx_lex_mark(lex, '['));
+        SX_TRY(sx_lex_int(lex, &pair.source));
+        SX_TRY(sx_lex_mark(lex, ','));
+        SX_TRY(sx_lex_int(lex, &pair.target));
+        SX_TRY(sx_lex_mark(lex, ']'));
+        SX_TRY(sx_grow(lex->cx, &array, &capacity, count + 1, sizeof(pair)));
+        ((sx_rank_pair *)array)[count++] = pair;
+        SX_TRY(sx_lex_accept(lex, ',', &more));
+    }
+    *pairs = (sx_rank_pairs){array, count};
+    return sx_lex_mark(lex, ']');
+}
+
 /* ---- constant data ---- */
 
 static sx_code parse_element(sx_lexer *lex, sx_dtype dtype, uint64_t *bits)
@@ -314,6 +340,7 @@ static sx_code parse_body(sx_lexer *lex, const sx_graph *graph, sx_attr *attr)
 #define PARSE_NAME(field) sx_lex_string(lex, &attr->field)
 #define PARSE_BODY(field) parse_body(lex, graph, attr)
 #define PARSE_PROGRAM(field) sx_parse_program(lex, graph, &attr->field)
+#define PARSE_PAIRS(field) parse_pairs(lex, &attr->field)
 
 static sx_code parse_field(sx_lexer *lex, const sx_graph *graph, sx_attr_field field, sx_attr *attr,
                            sx_lexer *data)

@@ -156,6 +156,16 @@ static void print_ints(const sx_ints *ints, sx_buf *out)
     sx_buf_put_u8(out, ']');
 }
 
+static void print_pairs(const sx_rank_pairs *pairs, sx_buf *out)
+{
+    sx_buf_put_u8(out, '[');
+    for (uint32_t i = 0; i < pairs->count; i++) {
+        sx_buf_print(out, "%s[%lld, %lld]", i > 0 ? ", " : "", (long long)pairs->pair[i].source,
+                     (long long)pairs->pair[i].target);
+    }
+    sx_buf_put_u8(out, ']');
+}
+
 /* ---- fused bodies ---- */
 
 static void print_double(double value, sx_buf *out)
@@ -279,6 +289,7 @@ static void print_program(const sx_program *program, sx_buf *out)
 #define PRINT_NAME(field) print_quoted(attr->field, out)
 #define PRINT_BODY(field) print_body(attr, symbols, symbol_count, out)
 #define PRINT_PROGRAM(field) print_program(attr->field, out)
+#define PRINT_PAIRS(field) print_pairs(&attr->field, out)
 #define EMPTY_INT(field) false
 #define EMPTY_INTS(field) (attr->field.count == 0)
 #define EMPTY_FLOAT(field) false
@@ -289,6 +300,7 @@ static void print_program(const sx_program *program, sx_buf *out)
 #define EMPTY_NAME(field) false
 #define EMPTY_BODY(field) false
 #define EMPTY_PROGRAM(field) false
+#define EMPTY_PAIRS(field) (attr->field.count == 0)
 
 void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbol_count,
                    sx_buf *out)

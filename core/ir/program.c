@@ -14,6 +14,7 @@
 #define FIELD_BYTES(name)
 #define FIELD_NAME(name)
 #define FIELD_BODY(name)
+#define FIELD_PAIRS(name)
 #define FIELD_PROGRAM(name)                                        \
     if ((attr->present & SX_A(name)) != 0 && attr->name != NULL) { \
         SX_ASSERT(count < SX_ATTR_PROGRAMS_MAX);                   \
@@ -33,6 +34,41 @@ uint32_t sx_region_result_count(sx_op op, const sx_attr *attr)
 {
     SX_ASSERT(sx_op_info_of(op)->op_class == SX_OPCLASS_REGION);
     return (op == SX_OP_COND ? attr->then : attr->step)->graph->output_count;
+}
+
+uint32_t sx_node_programs(const sx_graph *graph, const sx_node *node,
+                          const sx_program *program[SX_ATTR_PROGRAMS_MAX])
+{
+    if (sx_op_info_of(node->op)->op_class != SX_OPCLASS_REGION) {
+        return 0;
+    }
+    sx_attr attr = *sx_graph_attr(graph, node);
+    const sx_program **field[SX_ATTR_PROGRAMS_MAX];
+    uint32_t count = sx_attr_programs(&attr, field);
+    for (uint32_t k = 0; k < count; k++) {
+        program[k] = *field[k];
+    }
+    return count;
+}
+
+bool sx_collective_find(const sx_graph *graph, sx_collective *found)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        const sx_node *node = &graph->node[n];
+        const sx_program *inner[SX_ATTR_PROGRAMS_MAX];
+        uint32_t count = sx_node_programs(graph, node, inner);
+        if (sx_op_info_of(node->op)->op_class == SX_OPCLASS_COLLECTIVE) {
+            *found = (sx_collective){n, node->op, sx_graph_attr(graph, node)};
+            return true;
+        }
+        for (uint32_t k = 0; k < count; k++) { /* SX_PROGRAM_DEPTH_MAX deep */
+            if (inner[k]->collective && sx_collective_find(inner[k]->graph, found)) {
+                found->node = n;
+                return true;
+            }
+        }
+    }
+    return false;
 }
 
 static bool has_symbols(const sx_graph *graph)
@@ -90,7 +126,9 @@ static sx_code measure(sx_ctx *cx, const sx_graph *graph, sx_program *program)
                        graph->output_count, SX_PROGRAM_DEPTH_MAX, SX_PROGRAM_NODES_MAX,
                        SX_INPUTS_MAX, SX_PROGRAM_RESULTS_MAX);
     }
+    sx_collective first;
     program->node_count = (uint32_t)nodes;
+    program->collective = sx_collective_find(graph, &first);
     return SX_OK;
 }
 

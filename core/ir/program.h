@@ -28,6 +28,7 @@ struct sx_program {
     uint32_t parameter_count;
     uint32_t depth;      /* 1, or 1 more than that of the deepest program inside */
     uint32_t node_count; /* with those of all programs inside */
+    bool collective;     /* there is a collective in it (core/ir/collective.h) */
 };
 
 /* The program that `graph` is; `graph` is borrowed and must be checked.
@@ -51,11 +52,26 @@ static inline const sx_type *sx_program_result(const sx_program *program, uint32
     return &sx_graph_node(program->graph, program->graph->output[k].node)->type;
 }
 
+/* parse.c: the text of a program inside, which `program`.text is; its collectives are along axes of the program around
+ * it. Errors as sx_graph_parse. */
+sx_code sx_graph_parse_body(sx_ctx *cx, sx_span text, sx_graph **graph);
+
 /* The fields of `attr` that are programs and present; how many there are. */
 #define SX_ATTR_PROGRAMS_MAX 4u
 uint32_t sx_attr_programs(sx_attr *attr, const sx_program **field[SX_ATTR_PROGRAMS_MAX]);
 /* The programs of `attr` over the symbols of `graph`, paired by number. */
 sx_code sx_attr_over(sx_ctx *cx, const sx_graph *graph, sx_attr *attr);
+
+/* The programs that a node of `graph` carries; how many there are. */
+uint32_t sx_node_programs(const sx_graph *graph, const sx_node *node,
+                          const sx_program *program[SX_ATTR_PROGRAMS_MAX]);
+/* The first collective of `graph` or of a program inside it; false: there is none. */
+typedef struct {
+    uint32_t node; /* of the graph: the collective, or what carries it */
+    sx_op op;      /* of the collective */
+    const sx_attr *attr;
+} sx_collective;
+bool sx_collective_find(const sx_graph *graph, sx_collective *found);
 
 /* How many results a node of scan, while or cond has. */
 uint32_t sx_region_result_count(sx_op op, const sx_attr *attr);

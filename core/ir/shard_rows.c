@@ -630,8 +630,9 @@ void sx_shard_list(const sx_shard_op *op, sx_shard_rows *rows)
     case SX_OPCLASS_DOT: list_dot(&l); break;
     case SX_OPCLASS_CONV: list_convolution(&l); break;
     case SX_OPCLASS_COMPOSITE: list_composite(&l); break;
-    case SX_OPCLASS_LEAF:   /* constants and indices are everywhere */
-    case SX_OPCLASS_REGION: /* its programs are those of one device */
+    case SX_OPCLASS_LEAF:       /* constants and indices are everywhere */
+    case SX_OPCLASS_REGION:     /* its programs are those of one device */
+    case SX_OPCLASS_COLLECTIVE: /* of programs without placements */
     case SX_OPCLASS_FUSED: /* kernels are made for one device */ break;
     }
 }

@@ -56,6 +56,22 @@ START_TEST(test_names_of_the_user)
 }
 END_TEST
 
+/* A program of several ranks, by the name of its collective; of one rank it is a program like any other. */
+#define RANKS(n)                                                                                \
+    "sx 1 graph \"g\" mesh (tp = " n ") { %x = parameter {name = \"x\", weight = 0} : f32[64] " \
+    "%e = exponential(%x) : f32[64] %sum = all_reduce(%e) {reducer = add, along = \"tp\", "     \
+    "ranks = " n "} : f32[64] %y = negate(%sum) : f32[64] return %y as \"y\" }"
+
+START_TEST(test_ranks)
+{
+    ck_assert_int_eq((int)compile(RANKS("4")), (int)SX_UNIMPLEMENTED);
+    ck_assert_msg(strstr(cx.error.text, "node '%sum' (all_reduce): 4 ranks take part") != NULL,
+                  "text is '%s'", cx.error.text);
+    sx_ctx_reset_error(&cx);
+    ck_sx_ok(&cx, compile(RANKS("1")));
+}
+END_TEST
+
 /* What the stages say of nodes of the optimised program is said of the user's. */
 START_TEST(test_refuse_a_node)
 {
@@ -101,6 +117,7 @@ int main(void)
     TCase *all = tcase_create("all");
     tcase_add_checked_fixture(all, setup, teardown);
     tcase_add_test(all, test_names_of_the_user);
+    tcase_add_test(all, test_ranks);
     tcase_add_test(all, test_refuse_a_node);
     suite_add_tcase(suite, all);
     return sx_test_main(suite);

@@ -6,6 +6,7 @@
 #include "core/fuse/fuse.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "core/ir/shard.h"
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
 
@@ -46,7 +47,8 @@ sx_gen_options sx_gen_default(void)
                               .dtypes = SX_GEN_ALL_DTYPES,
                               .ops = sx_gen_all_ops()};
     for (uint32_t op = 0; op < SX_OP_COUNT; op++) {
-        if (sx_op_info_of((sx_op)op)->op_class == SX_OPCLASS_REGION) {
+        sx_op_class of = sx_op_info_of((sx_op)op)->op_class;
+        if (of == SX_OPCLASS_REGION || of == SX_OPCLASS_COLLECTIVE) {
             sx_bits_drop(&options.ops, op);
         }
     }
@@ -560,6 +562,32 @@ static bool draft_region(gen *g, sx_op op, const sx_type *x, draft *d)
     return true;
 }
 
+static const struct {
+    const char *name;
+    int64_t size;
+} mesh_axis[] = {{"tp", 2}, {"odd \"axis\"", 3}};
+
+static void draft_collective(gen *g, sx_op op, const sx_type *x, draft *d)
+{
+    uint32_t along = below(g, SX_COUNT(mesh_axis));
+    uint32_t ranks = (uint32_t)mesh_axis[along].size;
+    uint32_t turn = below(g, ranks);
+    sx_rank_pair *pair = SX_NEW_ARRAY(g->cx, sx_rank_pair, ranks);
+    ck_assert_ptr_nonnull(pair);
+    d->attr.along = sx_span_of(mesh_axis[along].name);
+    d->attr.ranks = ranks;
+    d->attr.axis = x->rank > 0 ? below(g, x->rank) : 0;
+    d->attr.split = x->rank > 0 ? below(g, x->rank) : 0;
+    d->attr.reducer = (sx_reducer)below(g, SX_REDUCER_COUNT);
+    for (uint32_t source = 0; source < ranks; source++) {
+        if (chance(g, 2)) {
+            pair[d->attr.pairs.count++] = (sx_rank_pair){source, (source + turn) % ranks};
+        }
+    }
+    d->attr.pairs.pair = pair;
+    d->input_count = sx_op_info_of(op)->input_max;
+}
+
 static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
 {
     sx_type x = g->graph->node[from.i].type;
@@ -595,6 +623,7 @@ static bool fill_draft(gen *g, sx_op op, sx_node_id from, draft *d)
     case SX_OPCLASS_CONV: draft_convolution(g, &x, d); return true;
     case SX_OPCLASS_COMPOSITE: draft_composite(g, op, &x, d); return true;
     case SX_OPCLASS_REGION: return draft_region(g, op, &x, d);
+    case SX_OPCLASS_COLLECTIVE: draft_collective(g, op, &x, d); return true;
     case SX_OPCLASS_FUSED: return draft_fused(g, from, d);
     }
     return false;
@@ -662,6 +691,11 @@ sx_graph *sx_gen_graph(sx_ctx *cx, sx_rng *rng, const sx_gen_options *options)
         uint32_t id;
         ck_sx_ok(cx, sx_graph_add_symbol(cx, g.graph, sx_span_of(symbol[i].name), symbol[i].low,
                                          symbol[i].high, &id));
+    }
+    for (uint32_t a = 0; a < SX_COUNT(mesh_axis) && sx_bits_has(&options->ops, SX_OP_ALL_REDUCE);
+         a++) {
+        ck_sx_ok(cx,
+                 sx_mesh_add_axis(cx, g.graph, sx_span_of(mesh_axis[a].name), mesh_axis[a].size));
     }
     sx_type first = random_type(&g);
     (void)parameter(&g, &first);
@@ -796,6 +830,7 @@ sx_graph *sx_gen_disguise(sx_ctx *cx, sx_rng *rng, const sx_graph *graph)
         sx_node_id node = either(rng, &place[graph->output[i].node.i]);
         ck_sx_ok(cx, sx_graph_add_output(cx, to, graph->output[i].name, node));
     }
+    ck_sx_ok(cx, sx_sharding_copy(cx, graph, NULL, to)); /* a mesh, and nothing lies on it */
     ck_sx_ok(cx, sx_graph_check(cx, to));
     return to;
 }

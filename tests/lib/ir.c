@@ -376,6 +376,14 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
     if (op == SX_OP_CONSTANT) {
         make_constant(cx, rng, made);
     }
+    if (sx_op_info_of(op)->op_class ==
+        SX_OPCLASS_COLLECTIVE) { /* one rank: all that is evaluated alone */
+        static const sx_rank_pair self = {0, 0};
+        attr->along = SX_SPAN_LITERAL("tp");
+        attr->ranks = 1;
+        attr->split = attr->axis;
+        attr->pairs = (sx_rank_pairs){&self, below(rng, 2)};
+    }
 }
 
 /* Fields that the operation does not carry are zero. */

@@ -13,8 +13,8 @@ static bool is_liftable(sx_op op)
     sx_op_class c = sx_op_info_of(op)->op_class;
     return c != SX_OPCLASS_CONCAT && c != SX_OPCLASS_MOVE && c != SX_OPCLASS_GATHER &&
            c != SX_OPCLASS_SCATTER && c != SX_OPCLASS_DYNAMIC && c != SX_OPCLASS_FUSED &&
-           c != SX_OPCLASS_REGION && c != SX_OPCLASS_SORT && op != SX_OP_PARAMETER &&
-           op != SX_OP_RESHAPE && op != SX_OP_ATTENTION;
+           c != SX_OPCLASS_REGION && c != SX_OPCLASS_SORT && c != SX_OPCLASS_COLLECTIVE &&
+           op != SX_OP_PARAMETER && op != SX_OP_RESHAPE && op != SX_OP_ATTENTION;
 }
 
 static bool is_padded(const sx_attr *attr)

@@ -14,7 +14,7 @@
 
 static const char *const files[] = {"mlp.sx",     "encoder.sx", "ops.sx",  "constants.sx",
                                     "fused.sx",   "names.sx",   "mesh.sx", "origins.sx",
-                                    "regions.sx", "state.sx",   "crop.sx"};
+                                    "regions.sx", "state.sx",   "crop.sx", "collectives.sx"};
 
 static bool updating(void)
 {

@@ -5,6 +5,7 @@
 
 #include "core/ir/fused.h"
 #include "core/ir/program.h"
+#include "core/ir/shard.h"
 #include "core/ir/ir.h"
 #include "tests/lib/gen_graph.h"
 
@@ -231,6 +232,11 @@ static void change_data(sx_ctx *cx, sx_rng *rng, sx_span *data)
     data->ptr = copy;
 }
 
+static void change_pairs(sx_rng *rng, sx_rank_pairs *pairs)
+{
+    pairs->count = pairs->count > 0 ? (uint32_t)sx_rng_below(rng, pairs->count) : 0;
+}
+
 /* The first result becomes another value of the same type, where there is one. */
 static void change_program(sx_ctx *cx, sx_rng *rng, const sx_program **changed)
 {
@@ -255,6 +261,7 @@ static void change_program(sx_ctx *cx, sx_rng *rng, const sx_program **changed)
 #define CHANGE_BYTES(field) change_data(cx, rng, &attr->field)
 #define CHANGE_NAME(field) change_data(cx, rng, &attr->field)
 #define CHANGE_BODY(field) change_body(cx, rng, &attr->field)
+#define CHANGE_PAIRS(field) change_pairs(rng, &attr->field)
 #define CHANGE_PROGRAM(field) change_program(cx, rng, &attr->field)
 
 static void change_field(sx_ctx *cx, sx_rng *rng, uint32_t field, sx_attr *attr)
@@ -288,6 +295,7 @@ static sx_graph *rebuilt(sx_ctx *cx, const sx_graph *graph, uint32_t changed, co
     for (uint32_t i = 0; i < graph->output_count && code == SX_OK; i++) {
         code = sx_graph_add_output(cx, to, graph->output[i].name, graph->output[i].node);
     }
+    code = code == SX_OK ? sx_sharding_copy(cx, graph, NULL, to) : code;
     code = code == SX_OK ? sx_graph_check(cx, to) : code;
     sx_ctx_reset_error(cx);
     return code == SX_OK ? to : NULL;
@@ -352,6 +360,7 @@ START_TEST(test_random_changes)
     ck_assert_uint_gt(compared[SX_ATTR_weight], 0);
     ck_assert_uint_gt(compared[SX_ATTR_name], 0);
     ck_assert_uint_gt(compared[SX_ATTR_direction], 0);
+    ck_assert_uint_gt(compared[SX_ATTR_split] + compared[SX_ATTR_pairs], 0);
 }
 END_TEST
 

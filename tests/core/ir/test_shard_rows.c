@@ -201,7 +201,8 @@ static sx_op seldom(const tally *count)
 {
     for (uint32_t op = 0; op < SX_OP_COUNT; op++) {
         bool leaf = sx_op_info_of((sx_op)op)->input_max == 0 || op == SX_OP_FUSED ||
-                    sx_op_info_of((sx_op)op)->op_class == SX_OPCLASS_REGION;
+                    sx_op_info_of((sx_op)op)->op_class == SX_OPCLASS_REGION ||
+                    sx_op_info_of((sx_op)op)->op_class == SX_OPCLASS_COLLECTIVE;
         if (!leaf && count->by_op[op] <= 10) {
             return (sx_op)op;
         }

@@ -137,6 +137,7 @@ static const sx_program *program_of(sx_ctx *cx, const char *result)
 /* One attribute with every field set. */
 static sx_attr full_attr(const sx_body *body, const sx_program *program)
 {
+    static const sx_rank_pair pair[] = {{0, 1}, {1, 0}};
     sx_ints ints = {3, {1, 2, 3}};
     sx_attr attr = {.present = (UINT64_C(1) << SX_ATTR_COUNT) - 1,
                     .axis = 1,
@@ -172,6 +173,10 @@ static sx_attr full_attr(const sx_body *body, const sx_program *program)
                     .step = program,
                     .then = program,
                     .otherwise = program,
+                    .along = SX_SPAN_LITERAL("tp"),
+                    .ranks = 2,
+                    .split = 1,
+                    .pairs = {pair, 2},
                     .body = body};
     return attr;
 }
@@ -263,6 +268,10 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_step].step = another;
     v[SX_ATTR_then].then = another;
     v[SX_ATTR_otherwise].otherwise = another;
+    v[SX_ATTR_along].along = SX_SPAN_LITERAL("pp");
+    v[SX_ATTR_ranks].ranks = 3;
+    v[SX_ATTR_split].split = 2;
+    v[SX_ATTR_pairs].pairs.count = 1;
     v[SX_ATTR_COUNT].present &= ~SX_A(axis);
     v[SX_ATTR_COUNT + 1].type.dtype = SX_F64;
     v[SX_ATTR_COUNT + 2].type.rank = 1;
