@@ -2,8 +2,11 @@
  * outputs are put together and compared with the program on one device. */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
+#include "core/ir/collective.h"
+#include "core/shard/local.h"
 #include "core/shard/plan.h"
 #include "tests/lib/gen_graph.h"
 #include "tests/lib/shard_sim.h"
@@ -156,6 +159,58 @@ static void execute(machine *m, const sx_tensor *known)
     }
 }
 
+/* The program of each device, run by all of them: the outputs, put together, are those of the program. */
+static void run_local(const machine *m, const sx_tensor *known, uint32_t *collectives)
+{
+    const sx_graph *graph = m->graph;
+    const sx_graph *each[DEVICES_MAX];
+    sx_graph *local;
+    sx_buf text;
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    ck_sx_ok(m->cx, sx_plan_local(m->cx, graph, m->plan, &local));
+    ck_sx_ok(m->cx, sx_graph_print(m->cx, local, &text));
+    ck_sx_ok(m->cx, sx_graph_parse(m->cx, sx_buf_span(&text), &local));
+    uint32_t parameters = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        parameters += graph->node[n].op == SX_OP_PARAMETER ? 1 : 0;
+    }
+    sx_tensor *argument = SX_NEW_ARRAY(m->cx, sx_tensor, (size_t)parameters * m->devices);
+    sx_tensor *result = SX_NEW_ARRAY(m->cx, sx_tensor, (size_t)graph->output_count * m->devices);
+    ck_assert(argument != NULL && result != NULL);
+    for (uint32_t n = 0, k = 0; n < graph->node_count; n++) {
+        if (graph->node[n].op == SX_OP_PARAMETER) {
+            sx_places places = sx_graph_places(graph, n);
+            held value;
+            scatter(m, &known[n], &places, &value);
+            for (uint32_t d = 0; d < m->devices; d++) {
+                argument[d * parameters + k] = value.part[d];
+            }
+            k++;
+        }
+    }
+    for (uint32_t d = 0; d < m->devices; d++) {
+        each[d] = local;
+    }
+    ck_sx_ok(m->cx, sx_graph_eval_mesh(m->cx, each, m->devices, SX_EVAL_MODP, argument, parameters,
+                                       result, graph->output_count));
+    for (uint32_t k = 0; k < graph->output_count; k++) {
+        uint32_t node = graph->output[k].node.i;
+        sx_tensor whole;
+        held value;
+        for (uint32_t d = 0; d < m->devices; d++) {
+            value.part[d] = result[d * graph->output_count + k];
+        }
+        ck_assert_msg(gather(m, &graph->node[node].type, &m->plan->step[m->plan->output[k]].places,
+                             &value, &whole) &&
+                          sx_sim_equal(&whole, &known[node]),
+                      "output %u of\n%.*s", k, (int)text.len, (const char *)text.ptr);
+    }
+    for (uint32_t n = 0; n < local->node_count; n++) {
+        collectives[local->node[n].op]++;
+    }
+    sx_buf_fini(&text);
+}
+
 static sx_shard_place draw_cut(sx_rng *rng, const sx_type *type, int64_t *pieces, int64_t size)
 {
     uint32_t d = (uint32_t)sx_rng_below(rng, SX_PLACE_R);
@@ -212,7 +267,7 @@ static bool has_order(const sx_graph *graph)
 }
 
 static void run_program(sx_ctx *cx, sx_rng *rng, const sx_graph *graph, uint32_t *sent,
-                        uint32_t *cut)
+                        uint32_t *cut, uint32_t *collectives)
 {
     sx_plan *plan;
     ck_sx_ok(cx, sx_plan_make(cx, graph, sx_device_at(3), 2000000, &plan));
@@ -240,6 +295,7 @@ static void run_program(sx_ctx *cx, sx_rng *rng, const sx_graph *graph, uint32_t
         }
     }
     execute(&m, known);
+    run_local(&m, known, collectives);
     for (uint32_t i = 0; i < graph->output_count; i++) {
         const sx_plan_step *step = &plan->step[plan->output[i]];
         const sx_places *wanted = sx_graph_wanted(graph, i);
@@ -258,6 +314,7 @@ START_TEST(test_plans_compute_the_program)
     uint64_t seed = sx_test_seed();
     uint32_t sent = 0;
     uint32_t cut = 0;
+    uint32_t collectives[SX_OP_COUNT] = {0};
     for (uint32_t i = 0; i < PROGRAMS; i++) {
         sx_ctx cx;
         sx_ctx_init(&cx, 1 << 30);
@@ -274,12 +331,73 @@ START_TEST(test_plans_compute_the_program)
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         if (!has_order(graph)) {
             decorate(&cx, &rng, graph);
-            run_program(&cx, &rng, graph, &sent, &cut);
+            run_program(&cx, &rng, graph, &sent, &cut, collectives);
         }
         sx_ctx_fini(&cx);
     }
     ck_assert_uint_gt(sent, PROGRAMS / 10);
     ck_assert_uint_gt(cut, PROGRAMS / 4);
+    ck_assert_uint_gt(collectives[SX_OP_ALL_GATHER], 0);
+    ck_assert_uint_gt(collectives[SX_OP_ALL_TO_ALL], 0);
+    ck_assert_uint_gt(collectives[SX_OP_AXIS_INDEX], 0);
+}
+END_TEST
+
+/* The example of docs/IR.md: one all-reduce of the sum of the products with w2, and nothing else; or, where it is
+ * wanted in pieces, one reduce-scatter. */
+START_TEST(test_one_collective)
+{
+    static const char before[] =
+        "sx 1 graph \"mlp\" mesh (dp = 2, tp = 4) { "
+        "%x = parameter {name = \"x\", weight = 0} : f32[8, 64] {dp = S(0)} "
+        "%w1 = parameter {name = \"w1\", weight = 1} : f32[64, 256] {tp = S(1)} "
+        "%w2 = parameter {name = \"w2\", weight = 1} : f32[256, 64] {tp = S(0)} "
+        "%0 = dot_general(%x, %w1) {lhs_contract = [1], rhs_contract = [0]} : f32[8, 256] "
+        "%1 = relu(%0) : f32[8, 256] "
+        "%2 = dot_general(%1, %w2) {lhs_contract = [1], rhs_contract = [0]} : f32[8, 64] "
+        "return %2 as \"y\" ";
+    static const char *const wanted[] = {"{dp = S(0)} }", "{dp = S(0), tp = S(1)} }"};
+    static const sx_op op[] = {SX_OP_ALL_REDUCE, SX_OP_REDUCE_SCATTER};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(op); i++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, 1 << 28);
+        uint32_t sent = 0;
+        uint32_t cut = 0;
+        uint32_t collectives[SX_OP_COUNT] = {0};
+        char text[1024];
+        sx_graph *graph;
+        (void)snprintf(text, sizeof(text), "%s%s", before, wanted[i]);
+        ck_sx_ok(&cx, sx_graph_parse(&cx, sx_span_of(text), &graph));
+        run_program(&cx, &rng, graph, &sent, &cut, collectives);
+        ck_assert_uint_eq(sent, 1);
+        ck_assert_uint_eq(collectives[op[i]], 1);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
+START_TEST(test_no_local_program)
+{
+    static const char *const text[] = {
+        "sx 1 graph \"g\" (n in [1, 4]) mesh (dp = 2) { "
+        "%x = parameter {name = \"x\", weight = 0} : f32[2*n] {dp = S(0)} return %x as \"y\" }",
+        "sx 1 graph \"g\" mesh (dp = 2) { "
+        "%x = parameter {name = \"x\", weight = 0} : f32[2] {dp = S(0)} donated return %x as \"y\" "
+        "}"};
+    static const char *const error[] = {"symbol \"n\" has no value", "state or donated inputs"};
+    for (uint32_t i = 0; i < SX_COUNT(text); i++) {
+        sx_ctx cx;
+        sx_graph *graph;
+        sx_plan *plan;
+        sx_graph *local;
+        sx_ctx_init(&cx, 1 << 26);
+        ck_sx_ok(&cx, sx_graph_parse(&cx, sx_span_of(text[i]), &graph));
+        ck_sx_ok(&cx, sx_plan_make(&cx, graph, sx_device_at(3), 2000000, &plan));
+        ck_sx_fails(&cx, sx_plan_local(&cx, graph, plan, &local),
+                    i == 0 ? SX_INPUT : SX_UNIMPLEMENTED, error[i]);
+        sx_ctx_fini(&cx);
+    }
 }
 END_TEST
 
@@ -289,6 +407,8 @@ int main(void)
     TCase *tcase = tcase_create("plan");
     tcase_set_timeout(tcase, 400);
     tcase_add_test(tcase, test_plans_compute_the_program);
+    tcase_add_test(tcase, test_one_collective);
+    tcase_add_test(tcase, test_no_local_program);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
