@@ -207,7 +207,7 @@ static bool keep_places(const sx_attr *attr, const sx_type *y, const sx_dim *fro
 }
 
 /* Space [n, group, o of it, places .., c of it, window ..], or [places .., n, group, o of it, c of it, window ..]; one
- * group is no dimension. False where a stride cannot be written. */
+ * group is no dimension, nor is one output channel of each of several. False where a stride cannot be written. */
 static bool conv_body(const sx_attr *attr, const sx_type *x, const sx_type *w, const sx_type *y,
                       bool places_first, sx_type *space, sx_body *body)
 {
@@ -229,7 +229,9 @@ static bool conv_body(const sx_attr *attr, const sx_type *x, const sx_type *w, c
     if (attr->groups > 1) {
         keep_dim(space, body, sx_dim_of(attr->groups), of_x, of_w);
     }
-    keep_dim(space, body, outputs, sx_dim_of(0), weight[0]);
+    if (attr->groups == 1 || splits_outputs(attr, w)) {
+        keep_dim(space, body, outputs, sx_dim_of(0), weight[0]);
+    }
     bool ok = places_first || keep_places(attr, y, from, space, body);
     for (uint32_t d = 1; d < w->rank && ok; d++) {
         bool all_one = d + 1 == w->rank && body->axes == 0; /* something has to be summed over */

@@ -387,7 +387,7 @@ START_TEST(refused)
     check_refused("sx 1 graph \"g\" mesh (dp = 2) { %x = parameter {name = \"x\", weight = 0} : "
                   "f32[4] {dp = S(0)}"
                   " %y = exponential(%x) : f32[4] return %y as \"y\" }",
-                  "y", "x", SX_UNIMPLEMENTED, "on a mesh");
+                  "y", "x", SX_UNIMPLEMENTED, "with placements");
 }
 END_TEST
 

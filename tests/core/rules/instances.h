@@ -499,6 +499,7 @@ static inline sx_code before_gather(generator *g, const sx_type *type, sx_attr *
 }
 
 /* Longer than what is taken, or as long. */
+#define SORT_PAIRS_MAX 65536
 static inline sx_code before_sort(generator *g, const sx_type *type, sx_attr *attr, sx_type *input)
 {
     attr->present = sx_op_info_of(SX_OP_SORT)->attrs;
@@ -510,6 +511,11 @@ static inline sx_code before_sort(generator *g, const sx_type *type, sx_attr *at
     attr->count = draw(g, 2) == 0 ? -1 : type->dim[attr->axis].scale;
     if (attr->count > 0) {
         input->dim[attr->axis] = sx_dim_of(attr->count * (1 + draw(g, 17)));
+    }
+    int64_t length =
+        input->dim[attr->axis].scale; /* each element is compared with each of its row */
+    if (sx_tensor_elements(input) > SORT_PAIRS_MAX / length) {
+        return GIVE_UP;
     }
     attr->result = type->dtype == SX_I64 ? 1 : 0;
     if (attr->result == 1) {
