@@ -152,6 +152,10 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
 sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *image);
 /* The same, as the bytes of the module file. */
 sx_code sx_core_optimize_module(sx_ctx *cx, const sx_core_request *request, sx_buf *bytes);
+/* Prints the program that each device of the mesh runs (core/shard/local.h), by the plan of the program as it came.
+ *   errors   SX_INPUT it has no mesh, or collectives already; a symbol without a value, or with one that the pieces do
+ *            not divide; SX_UNIMPLEMENTED it has state or donated inputs */
+sx_code sx_core_local(sx_ctx *cx, const sx_core_request *request, sx_buf *text);
 
 /* ---- long searches (core/long/long.c) ----
  * A long search has several lanes: ways of searching that go on side by side and differ in their limits and seeds

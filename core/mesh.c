@@ -1,7 +1,8 @@
 /* mesh.c - how a program runs on its mesh, into the module: the plan of the optimised program beside that of
- * the input. */
-#include "core/shard/plan.h"
+ * the input; and the program that each device runs, as text. */
+#include "core/shard/local.h"
 #include "core/ir/check.h"
+#include "core/ir/program.h"
 #include "core/ir/shard.h"
 #include "core/pipeline.h"
 
@@ -101,4 +102,39 @@ sx_code sx_pipe_mesh(sx_ctx *cx, const sx_core_request *request, const sx_device
     sx_buf_put(&image->sharding, &record, sizeof(record));
     sx_buf_fini(&text);
     return code;
+}
+
+/* Has the program whole tensors on a mesh, so that there is something to divide? */
+static sx_code refuse_undivided(sx_ctx *cx, const sx_graph *graph)
+{
+    sx_collective first;
+    if (graph->sharding == NULL) {
+        sx_hint(cx, "Write mesh (NAME = DEVICES) behind its name, and how parameters lie on it.");
+        return SX_FAIL(cx, SX_INPUT, "program \"%s\" has no mesh", sx_short_name(graph->name).text);
+    }
+    if (sx_collective_find(graph, &first)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "node %%%u is %s: with collectives it is the program of each device already",
+                       first.node, sx_op_info_of(first.op)->name);
+    }
+    return SX_OK;
+}
+
+sx_code sx_core_local(sx_ctx *cx, const sx_core_request *request, sx_buf *text)
+{
+    const sx_device *device;
+    const sx_target *target;
+    sx_graph *graph, *bound, *canonical, *local;
+    sx_plan *made;
+    SX_TRY(sx_core_device(cx, request, &device, &target));
+    SX_TRY(sx_graph_parse(cx, request->ir, &graph));
+    SX_TRY(sx_graph_check(cx, graph));
+    SX_TRY(refuse_undivided(cx, graph));
+    SX_TRY(sx_graph_bind(cx, graph, request->binding, request->binding_count, &bound));
+    SX_TRY(sx_graph_canon(cx, bound, &canonical));
+    canonical->name = graph->name; /* for people */
+    SX_ASSERT(canonical->sharding != NULL && canonical->symbol_count == 0);
+    SX_TRY(sx_plan_make(cx, canonical, device, PLAN_FUEL, &made));
+    SX_TRY(sx_plan_local(cx, canonical, made, &local));
+    return sx_graph_print(cx, local, text);
 }

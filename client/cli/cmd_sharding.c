@@ -1,6 +1,9 @@
-/* cmd_sharding.c - how a program runs on its mesh, for people and as JSON. */
+/* cmd_sharding.c - how a program runs on its mesh, for people and as JSON; sharding: the program of each device. */
+#include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
+#include "client/cli/program.h"
 #include "client/cli/table.h"
+#include "core/core.h"
 
 static void put_side(sx_buf *out, const char *label, uint64_t collectives, double bytes,
                      double collective_ns, double compute_ns)
@@ -88,4 +91,46 @@ void sxc_json_sharding(sx_buf *json, const sx_module *module)
     }
     sxc_json_close(json, ']');
     sxc_json_close(json, '}');
+}
+
+static sx_code put_local(sxc_cli *cli, sx_span text)
+{
+    if (!cli->json) {
+        const char *path = sxc_given(cli, SXC_OUTPUT) ? sxc_value(cli, SXC_OUTPUT) : "-";
+        return sxc_write_file(cli->cx, path, text);
+    }
+    if (sxc_given(cli, SXC_OUTPUT)) {
+        SX_TRY(sxc_write_file(cli->cx, sxc_value(cli, SXC_OUTPUT), text));
+    }
+    sx_buf json;
+    sx_buf_init(&json, 8 * SX_TEXT_BYTES_MAX);
+    sxc_json_begin(&json, "sharding");
+    sxc_json_text(&json, "program", text);
+    sxc_json_end(&json);
+    sx_code code = sxc_put(cli, &json);
+    sx_buf_fini(&json);
+    return code;
+}
+
+sx_code sxc_cmd_sharding(sxc_cli *cli)
+{
+    sx_core_request request;
+    sxc_compile_options options;
+    sxc_source source;
+    if (sxc_given(cli, SXC_OUTPUT)) {
+        SX_TRY(sxc_check_output(cli->cx, sxc_value(cli, SXC_OUTPUT)));
+    }
+    SX_TRY(sxc_read_request(cli, &request, &options));
+    SX_TRY(sxc_read_dims(cli, &request.binding, &request.binding_count));
+    request.target = sxc_target(request.target);
+    sx_buf text;
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_code code = sxc_program_load(cli, &source);
+    request.ir = sx_buf_span(&source.text);
+    code = code == SX_OK ? sx_core_local(cli->cx, &request, &text) : code;
+    sxc_progress_end(&cli->progress);
+    code = code == SX_OK ? put_local(cli, sx_buf_span(&text)) : code;
+    sxc_source_fini(&source);
+    sx_buf_fini(&text);
+    return code;
 }

@@ -148,8 +148,15 @@ sx_code sx_plan_local(sx_ctx *cx, const sx_graph *graph, const sx_plan *plan, sx
     lowering l = {.cx = cx, .graph = graph, .plan = plan};
     SX_ASSERT(graph->sharding != NULL);
     if (graph->effects != NULL) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                       "the program of each device of one with state or donated inputs");
+        const sx_kept *first = &graph->effects->kept[0];
+        SX_ASSERT(graph->effects->kept_count > 0);
+        sx_span name = sx_graph_attr(graph, &graph->node[first->node])->name;
+        return SX_FAIL(
+            cx, SX_UNIMPLEMENTED,
+            "parameter \"%.*s\" is %s: no program of each device is made of one with state or "
+            "donated inputs",
+            (int)sx_min_i64((int64_t)name.len, 60), (const char *)name.ptr,
+            first->role == SX_KEEP_STATE ? "state" : "donated");
     }
     if (graph->symbol_count > 0) {
         return SX_FAIL(cx, SX_INPUT, "symbol \"%.*s\" has no value",

@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run verify determinism explain optimize grad prove egraph extract plot module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
+        words="compile run verify determinism explain optimize sharding grad prove egraph extract plot module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -40,6 +40,7 @@ _symplex_client() {
             "determinism "*) words="--help --json --random --fuel" ;;
             "explain "*) words="--help --json --socket --all" ;;
             "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
+            "sharding "*) words="--help --json --target --device --dim --output" ;;
             "grad "*) words="--help --json --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --wrt --of" ;;
             "prove "*) words="--help --json --socket --from --to" ;;
             "egraph "*) words="--help --json --socket --target --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --exact --approximate --range --part" ;;

@@ -4,8 +4,11 @@ its proof; compile leaves placements aside and says so; what the checker of plac
 import json
 import os
 import pathlib
+import re
 import subprocess
 import tempfile
+
+import numpy
 
 CLIENT = os.path.join(os.environ["SX_BINARY_DIR"], "bin", "symplex-client")
 MLP = """sx 1
@@ -82,6 +85,74 @@ def test_one_device(folder):
     assert "sharding" not in json.loads(sx("explain", folder / "plain.sxm", "--json").stdout)
 
 
+def run_ranks(program, cut):
+    """The outputs of all ranks of a local program of two axes, from the text; cut(name, dp, tp) is what a rank has."""
+    dp, tp = map(int, re.search(r"mesh \(dp = (\d+), tp = (\d+)\)", program).groups())
+    ranks = [(d, t) for d in range(dp) for t in range(tp)]
+    value, outputs = {}, {}
+    for line in program.splitlines():
+        node = re.match(r"\s*(%\w+) = (\w+)(?:\(([^)]*)\))? *(\{.*\})? : (\w+)\[([^]]*)\]", line)
+        if node is None:
+            for name, label in re.findall(r'(%\w+) as "(\w+)"', line):
+                outputs[label] = value[name]
+            continue
+        name, what, operands, attributes, _, shape = node.groups()
+        x = [value[o] for o in operands.split(", ")] if operands else []
+        if what == "parameter":
+            label = re.search(r'name = "(\w+)"', attributes).group(1)
+            made = {r: cut(label, *r) for r in ranks}
+        elif what == "dot_general":
+            assert "lhs_contract = [1], rhs_contract = [0]" in attributes, line
+            made = {r: x[0][r] @ x[1][r] for r in ranks}
+        elif what == "relu":
+            made = {r: numpy.maximum(x[0][r], 0) for r in ranks}
+        else:
+            assert what == "all_reduce" and "reducer = add" in attributes and 'along = "tp", ranks = 8' in attributes, line
+            made = {(d, t): sum(x[0][d, k] for k in range(tp)) for d, t in ranks}
+        assert all(list(v.shape) == [int(n) for n in shape.split(", ")] for v in made.values()), line
+        value[name] = made
+    return outputs
+
+
+def test_program_of_a_rank(folder):
+    """Whole numbers, small enough that f32 has every sum: the ranks together have the product's very value."""
+    path, local = folder / "mlp.sx", folder / "local.sx"
+    path.write_text(MLP)
+    sx("sharding", path, "-d", "batch=8", "-o", local)
+    program = local.read_text()
+    plan = json.loads(sx("optimize", path, "--no-daemon", "-d", "batch=8", "--json").stdout)["sharding"]
+    assert re.findall(r"= (all_\w+|reduce_scatter|permute|axis_index)", program) == \
+        [s["what"].replace("-", "_") for s in plan["steps"] if s["sent_bytes"] > 0] == ["all_reduce"]
+    assert json.loads(sx("sharding", path, "-d", "batch=8", "--json").stdout)["program"] == program
+    random = numpy.random.default_rng(int(os.environ.get("SX_SEED", "1"), 0))
+    whole = {"x": random.integers(-2, 3, (8, 512)), "w1": random.integers(-2, 3, (512, 2048)),
+             "w2": random.integers(-2, 3, (2048, 512))}
+
+    def cut(name, d, t):
+        return {"x": lambda v: v[2 * d:2 * d + 2], "w1": lambda v: v[:, 256 * t:256 * t + 256],
+                "w2": lambda v: v[256 * t:256 * t + 256]}[name](whole[name])
+    y = run_ranks(program, cut)["y"]
+    want = numpy.maximum(whole["x"] @ whole["w1"], 0) @ whole["w2"]
+    assert all((y[d, t] == want[2 * d:2 * d + 2]).all() for d, t in y)
+    refused = sx("compile", local, "--no-daemon", "-o", folder / "local.sxm", status=4).stderr
+    assert "(all_reduce): 8 ranks take part" in refused, refused
+
+
+def test_no_program_of_a_rank(folder):
+    path, local = folder / "mlp.sx", folder / "again.sx"
+    path.write_text(MLP)
+    sx("sharding", path, "-d", "batch=8", "-o", local)
+    assert "is all_reduce: with collectives it is the program of each device already" in \
+        sx("sharding", local, status=4).stderr
+    assert 'symbol "batch" has no value' in sx("sharding", path, status=4).stderr
+    assert "which 4 pieces do not divide" in sx("sharding", path, "-d", "batch=6", status=4).stderr
+    path.write_text('sx 1 graph "plain" { %x = parameter {name = "x", weight = 0} : f32[4] return %x as "y" }')
+    assert 'program "plain" has no mesh' in sx("sharding", path, status=4).stderr
+    path.write_text('sx 1 graph "kept" mesh (tp = 2) { %k = parameter {name = "cache", weight = 0} : f32[4] state = 0 '
+                    '%1 = negate(%k) : f32[4] return %1 as "cache" into "cache" }')
+    assert 'parameter "cache" is state' in sx("sharding", path, status=4).stderr
+
+
 def stack(layers):
     """Two residual blocks a layer, of different width: w1 by columns, w2 by rows."""
     lines = ['sx 1 graph "stack" mesh (tp = 4) {', '%h0 = parameter {name = "x", weight = 0} : f32[64, 128]']
@@ -119,7 +190,9 @@ def main():
         test_less_is_sent(folder)
         test_one_device(folder)
         test_equal_layers(folder)
-    print("sharding: one all-reduce, the form that sends less, placements left aside")
+        test_program_of_a_rank(folder)
+        test_no_program_of_a_rank(folder)
+    print("sharding: one all-reduce, the form that sends less, placements left aside, the program of a rank")
 
 
 if __name__ == "__main__":
