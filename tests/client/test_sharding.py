@@ -107,7 +107,7 @@ def run_ranks(program, cut):
         elif what == "relu":
             made = {r: numpy.maximum(x[0][r], 0) for r in ranks}
         else:
-            assert what == "all_reduce" and "reducer = add" in attributes and 'along = "tp", ranks = 8' in attributes, line
+            assert what == "all_reduce" and '{reducer = add, along = "tp", ranks = 8}' == attributes, line
             made = {(d, t): sum(x[0][d, k] for k in range(tp)) for d, t in ranks}
         assert all(list(v.shape) == [int(n) for n in shape.split(", ")] for v in made.values()), line
         value[name] = made
