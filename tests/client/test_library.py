@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """What libsymplex.so is made of, and how it compiles without a daemon: by a process that holds the compiler, so
 that a program which loads and runs modules holds neither it nor isl, the e-graph and the verification."""
-import ctypes
 import json
 import os
 import pathlib
@@ -58,40 +57,13 @@ def test_the_library_holds_no_compiler():
 
 def test_a_caller_gives_up():
     """Through a daemon: it stops the job of a caller who wants no more, which nobody else waits for."""
-    library = ctypes.CDLL(str(LIBRARY))
-    stages = []
-    message = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p)
-    progress = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_uint64)
-    stop = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
-
-    class Options(ctypes.Structure):
-        _fields_ = [("socket", ctypes.c_char_p), ("daemon", ctypes.c_int), ("message", message),
-                    ("progress", progress), ("stop", stop), ("self", ctypes.c_void_p)]
-
-    class Dim(ctypes.Structure):
-        _fields_ = [("name", ctypes.c_char_p), ("value", ctypes.c_int64)]
-
-    class Program(ctypes.Structure):
-        _fields_ = [("path", ctypes.c_char_p), ("bytes", ctypes.c_void_p), ("size", ctypes.c_size_t),
-                    ("target", ctypes.c_char_p), ("dims", ctypes.POINTER(Dim)), ("dim_count", ctypes.c_size_t),
-                    ("flags", ctypes.c_uint32), ("disabled_rules", ctypes.c_char_p),
-                    ("intervals", ctypes.c_void_p), ("interval_count", ctypes.c_size_t)]
-
     with Daemon(program="symplexd") as daemon:
-        options = Options(socket=str(daemon.path).encode(), daemon=1,
-                          progress=progress(lambda self, stage, done, total: stages.append(stage)),
-                          stop=stop(lambda self: len(stages) > 0))
-        client, bytes_, size = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_size_t()
-        assert library.symplex_open(ctypes.byref(options), ctypes.byref(client), None) == 0
-        dim = Dim(b"batch", 64)
-        program = Program(path=str(ROOT / "tests/models/encoder.onnx").encode(), target=b"h100",
-                          dims=ctypes.pointer(dim), dim_count=1)
-        code = library.symplex_compile(client, ctypes.byref(program), ctypes.byref(bytes_), ctypes.byref(size),
-                                       None, None)
-        assert code == 1 and not bytes_.value and stages, (code, stages)
+        done = subprocess.run([str(BINARY / "sx-gives-up"), str(daemon.path), str(ROOT / "tests/models/encoder.onnx")],
+                              capture_output=True, text=True, timeout=DEADLINE, check=True)
+        found = re.fullmatch(r"code (\d+), 0 bytes, heard (\d+)\n", done.stdout)
+        assert found and found[1] == "1" and int(found[2]) > 0, done
         until(lambda: daemon.jobs() == [], "the daemon stopped the job")
         assert daemon.counter("cancelled") == 1
-        library.symplex_close(client)
 
 
 def example(status, library=None, program=EXAMPLE, **environment):
