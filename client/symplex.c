@@ -1,6 +1,6 @@
 /* symplex.c - the public library: handles around the client's insides. Each call has a context of its own, so
  * nothing is left behind by a call that failed. */
-#include "client/symplex.h"
+#include "client/symplex_inside.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,6 @@
 #include "client/job.h"
 #include "client/module_file.h"
 #include "client/runtime/pool.h"
-#include "client/runtime/runtime.h"
 #include "client/spawn.h"
 
 #define ARENA_BYTES_MAX ((size_t)16 << 30)
@@ -44,33 +43,23 @@ struct symplex_client {
     char *failure;           /* the whole text of the last call, if it failed; from malloc */
 };
 
-struct symplex_module {
-    sxr_program *program;
-    uint32_t *tensor; /* [count] numbers in the module of the tensors of the interface */
-    char **name;      /* [count] */
-    size_t count;
-    symplex_symbol *symbol; /* [symbol_count] without their values */
-    char **symbol_name;     /* [symbol_count] */
-    symplex_range *range;   /* of all symbols */
-    size_t symbol_count;
-};
-
 /* ---- calls ---- */
 
-static void begin(sx_ctx *cx)
+void sxc_call_begin(sx_ctx *cx)
 {
     sx_ctx_init(cx, ARENA_BYTES_MAX);
     cx->fuel = UINT64_MAX;
 }
 
-/* As much as fits; "..." at the end says that it was cut. */
-static void copy_text(char *to, size_t size, const char *text)
+void sxc_copy_text(char *to, size_t size, sx_span from)
 {
     SX_ASSERT(size > 3);
-    size_t length = strnlen(text, size);
-    bool cut = length == size;
-    memcpy(to, text, cut ? size - 4 : length);
-    memcpy(to + (cut ? size - 4 : length), cut ? "..." : "", cut ? 4 : 1);
+    bool cut = from.len >= size;
+    size_t length = cut ? size - 4 : from.len;
+    if (length > 0) {
+        memcpy(to, from.ptr, length);
+    }
+    memcpy(to + length, cut ? "..." : "", cut ? 4 : 1);
 }
 
 /* Asks the caller whether to stop, but not more often than clocks are worth. */
@@ -96,7 +85,7 @@ static bool asks_to_stop(void *self)
 /* The same for a call with a client that may be stopped. `s` lives as long as the call. */
 static void begin_for(const symplex_client *client, sx_ctx *cx, stopper *s)
 {
-    begin(cx);
+    sxc_call_begin(cx);
     *s = (stopper){.options = &client->options};
     if (client->options.stop != NULL) {
         cx->cancelled = asks_to_stop;
@@ -104,8 +93,7 @@ static void begin_for(const symplex_client *client, sx_ctx *cx, stopper *s)
     }
 }
 
-/* Releases the context and tells the caller how the call ended. */
-static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
+symplex_code sxc_call_finish(sx_ctx *cx, sx_code code, symplex_error *error)
 {
     if (error != NULL) {
         error->code = (symplex_code)sx_code_wire(code);
@@ -113,8 +101,8 @@ static symplex_code finish(sx_ctx *cx, sx_code code, symplex_error *error)
         error->text[0] = error->hint[0] = '\0';
         if (code != SX_OK) {
             const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
-            copy_text(error->text, sizeof(error->text), text);
-            copy_text(error->hint, sizeof(error->hint), cx->error.hint);
+            sxc_copy_text(error->text, sizeof(error->text), sx_span_of(text));
+            sxc_copy_text(error->hint, sizeof(error->hint), sx_span_of(cx->error.hint));
         }
     }
     sx_ctx_fini(cx);
@@ -129,14 +117,14 @@ static symplex_code finish_for(symplex_client *client, sx_ctx *cx, sx_code code,
     const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
     free(client->failure);
     client->failure = code == SX_OK ? NULL : strdup(text);
-    return finish(cx, code, error);
+    return sxc_call_finish(cx, code, error);
 }
 
-static symplex_code misuse(symplex_error *error, const char *text)
+symplex_code sxc_call_misuse(symplex_error *error, const char *text)
 {
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, SX_FAIL(&cx, SX_USAGE, "%s", text), error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, SX_FAIL(&cx, SX_USAGE, "%s", text), error);
 }
 
 const char *symplex_version(void)
@@ -193,10 +181,10 @@ symplex_code symplex_open(const symplex_options *options, symplex_client **clien
 {
     static const symplex_options defaults = {.daemon = SYMPLEX_DAEMON_AUTO};
     if (client == NULL) {
-        return misuse(error, "symplex_open: no place for the client");
+        return sxc_call_misuse(error, "symplex_open: no place for the client");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     *client = NULL;
     symplex_client *made = calloc(1, sizeof(*made));
     sx_code code = made == NULL ? SX_FAIL(&cx, SX_NOMEM, "no memory for a client")
@@ -206,7 +194,7 @@ symplex_code symplex_open(const symplex_options *options, symplex_client **clien
     } else {
         free(made);
     }
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 static void copy_span(char *to, size_t size, sx_span from)
@@ -218,7 +206,7 @@ static void copy_span(char *to, size_t size, sx_span from)
 symplex_code symplex_ping(symplex_client *client, symplex_server *server, symplex_error *error)
 {
     if (client == NULL) {
-        return misuse(error, "symplex_ping: no client");
+        return sxc_call_misuse(error, "symplex_ping: no client");
     }
     sx_ctx cx;
     stopper stop;
@@ -310,7 +298,8 @@ static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_
         .no_reassociate = (program->flags & SYMPLEX_EXACT) != 0,
         .allow_approximate = (program->flags & SYMPLEX_APPROXIMATE) != 0,
         .range_any = (program->flags & SYMPLEX_RANGE_ANY) != 0,
-        .disabled_rules = sx_span_of(program->disabled_rules)};
+        .disabled_rules = sx_span_of(program->disabled_rules),
+        .objective = sx_span_of(program->objective)};
     SX_TRY(read_dims(cx, program, request));
     return read_intervals(cx, program, request);
 }
@@ -380,7 +369,8 @@ symplex_code symplex_compile(symplex_client *client, const symplex_program *prog
                              size_t *size, symplex_compiled *info, symplex_error *error)
 {
     if (client == NULL || program == NULL || bytes == NULL || size == NULL) {
-        return misuse(error, "symplex_compile: client, program, bytes and size are needed");
+        return sxc_call_misuse(error,
+                               "symplex_compile: client, program, bytes and size are needed");
     }
     sx_ctx cx;
     stopper stop;
@@ -403,7 +393,7 @@ symplex_code symplex_compile_file(symplex_client *client, const symplex_program 
                                   const char *path, symplex_compiled *info, symplex_error *error)
 {
     if (client == NULL || program == NULL || path == NULL) {
-        return misuse(error, "symplex_compile_file: client, program and path are needed");
+        return sxc_call_misuse(error, "symplex_compile_file: client, program and path are needed");
     }
     sx_ctx cx;
     stopper stop;
@@ -441,7 +431,8 @@ symplex_code symplex_optimize(symplex_client *client, const symplex_program *pro
                               size_t *size, symplex_error *error)
 {
     if (client == NULL || program == NULL || text == NULL || size == NULL) {
-        return misuse(error, "symplex_optimize: client, program, text and size are needed");
+        return sxc_call_misuse(error,
+                               "symplex_optimize: client, program, text and size are needed");
     }
     sx_ctx cx;
     stopper stop;
@@ -545,14 +536,14 @@ static symplex_code open_module(const char *path, sx_span bytes, uint32_t thread
                                 symplex_module **module, symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_open: no place for the module");
+        return sxc_call_misuse(error, "symplex_module_open: no place for the module");
     }
     *module = NULL;
     if (threads > SXR_THREADS_MAX) {
-        return misuse(error, "symplex_module_open: more than 256 threads");
+        return sxc_call_misuse(error, "symplex_module_open: more than 256 threads");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     sxr_options options = {.threads = threads};
     symplex_module *made = calloc(1, sizeof(*made));
     sx_code code = made == NULL ? SX_FAIL(&cx, SX_NOMEM, "no memory for a module") : SX_OK;
@@ -567,14 +558,14 @@ static symplex_code open_module(const char *path, sx_span bytes, uint32_t thread
     } else {
         symplex_module_close(made);
     }
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 symplex_code symplex_module_open(const void *bytes, size_t size, uint32_t threads,
                                  symplex_module **module, symplex_error *error)
 {
     if (bytes == NULL) {
-        return misuse(error, "symplex_module_open: no bytes");
+        return sxc_call_misuse(error, "symplex_module_open: no bytes");
     }
     return open_module(NULL, (sx_span){bytes, size}, threads, module, error);
 }
@@ -583,7 +574,7 @@ symplex_code symplex_module_open_file(const char *path, uint32_t threads, symple
                                       symplex_error *error)
 {
     if (path == NULL) {
-        return misuse(error, "symplex_module_open_file: no path");
+        return sxc_call_misuse(error, "symplex_module_open_file: no path");
     }
     return open_module(path, (sx_span){NULL, 0}, threads, module, error);
 }
@@ -641,7 +632,7 @@ symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
                                    symplex_tensor *tensor, symplex_error *error)
 {
     if (module == NULL || tensor == NULL || index >= module->count) {
-        return misuse(error, "symplex_module_tensor: no tensor of that number");
+        return sxc_call_misuse(error, "symplex_module_tensor: no tensor of that number");
     }
     uint32_t inside = module->tensor[index];
     const sx_module_tensor *from = &sxr_module(module->program)->tensor[inside];
@@ -657,8 +648,8 @@ symplex_code symplex_module_tensor(const symplex_module *module, size_t index,
         tensor->shape[d] = sxr_shape(module->program, inside)[d];
     }
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, SX_OK, error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, SX_OK, error);
 }
 
 size_t symplex_module_find(const symplex_module *module, symplex_role role, const char *name)
@@ -684,13 +675,37 @@ symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
                                    symplex_symbol *symbol, symplex_error *error)
 {
     if (module == NULL || symbol == NULL || index >= module->symbol_count) {
-        return misuse(error, "symplex_module_symbol: no symbol of that number");
+        return sxc_call_misuse(error, "symplex_module_symbol: no symbol of that number");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     *symbol = module->symbol[index];
     symbol->value = sxr_extent(module->program, (uint32_t)index);
-    return finish(&cx, SX_OK, error);
+    return sxc_call_finish(&cx, SX_OK, error);
+}
+
+symplex_code symplex_module_axis(const symplex_module *module, size_t index, uint32_t axis,
+                                 symplex_axis *result, symplex_error *error)
+{
+    if (module == NULL || result == NULL || index >= module->count) {
+        return sxc_call_misuse(error, "symplex_module_axis: no tensor of that number");
+    }
+    const sx_module *tables = sxr_module(module->program);
+    uint32_t inside = module->tensor[index];
+    if (axis >= tables->tensor[inside].rank) {
+        return sxc_call_misuse(error, "symplex_module_axis: no dimension of that number");
+    }
+    sx_ctx cx;
+    sxc_call_begin(&cx);
+    *result = (symplex_axis){.symbol = SYMPLEX_NO_TENSOR};
+    for (uint64_t i = 0; i < tables->extent_count; i++) {
+        const sx_module_extent *row = &tables->extent[i];
+        if (row->what == SX_EXTENT_TENSOR && row->index == inside && row->dimension == axis) {
+            SX_ASSERT(row->divisor == 1 && row->symbol < module->symbol_count);
+            *result = (symplex_axis){.symbol = row->symbol, .scale = row->scale};
+        }
+    }
+    return sxc_call_finish(&cx, SX_OK, error);
 }
 
 /* Nothing is set before everything may be. */
@@ -727,11 +742,11 @@ symplex_code symplex_module_choose(symplex_module *module, const symplex_dim *di
                                    size_t dim_count, symplex_error *error)
 {
     if (module == NULL || (dims == NULL && dim_count > 0)) {
-        return misuse(error, "symplex_module_choose: module and dimensions are needed");
+        return sxc_call_misuse(error, "symplex_module_choose: module and dimensions are needed");
     }
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, choose(&cx, module, dims, dim_count), error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, choose(&cx, module, dims, dim_count), error);
 }
 
 /* ---- memory ---- */
@@ -755,59 +770,59 @@ symplex_code symplex_module_bind(symplex_module *module, size_t index, void *mem
                                  symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_bind: no tensor of that number");
+        return sxc_call_misuse(error, "symplex_module_bind: no tensor of that number");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     sx_code code = check_bindable(&cx, module, "symplex_module_bind", index);
     code =
         code == SX_OK ? sxr_bind(&cx, module->program, module->tensor[index], memory, size) : code;
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 symplex_code symplex_module_bind_device(symplex_module *module, size_t index, uint64_t address,
                                         size_t size, symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_bind_device: no tensor of that number");
+        return sxc_call_misuse(error, "symplex_module_bind_device: no tensor of that number");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     sx_code code = check_bindable(&cx, module, "symplex_module_bind_device", index);
     code = code == SX_OK
                ? sxr_bind_device(&cx, module->program, module->tensor[index], address, size)
                : code;
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 symplex_code symplex_module_prepare(symplex_module *module, symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_prepare: no module");
+        return sxc_call_misuse(error, "symplex_module_prepare: no module");
     }
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, sxr_prepare(&cx, module->program), error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, sxr_prepare(&cx, module->program), error);
 }
 
 symplex_code symplex_module_enqueue(symplex_module *module, void *stream, symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_enqueue: no module");
+        return sxc_call_misuse(error, "symplex_module_enqueue: no module");
     }
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, sxr_enqueue(&cx, module->program, stream), error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, sxr_enqueue(&cx, module->program, stream), error);
 }
 
 symplex_code symplex_module_run(symplex_module *module, symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_run: no module");
+        return sxc_call_misuse(error, "symplex_module_run: no module");
     }
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, sxr_run(&cx, module->program, NULL), error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, sxr_run(&cx, module->program, NULL), error);
 }
 
 static sx_code call(sx_ctx *cx, symplex_module *module, const symplex_dim *dims, size_t dim_count,
@@ -827,11 +842,12 @@ symplex_code symplex_module_call(symplex_module *module, const symplex_dim *dims
                                  symplex_error *error)
 {
     if (module == NULL || (dims == NULL && dim_count > 0) || (memory == NULL && memory_count > 0)) {
-        return misuse(error, "symplex_module_call: module, dimensions and memory are needed");
+        return sxc_call_misuse(error,
+                               "symplex_module_call: module, dimensions and memory are needed");
     }
     sx_ctx cx;
-    begin(&cx);
-    return finish(&cx, call(&cx, module, dims, dim_count, memory, memory_count), error);
+    sxc_call_begin(&cx);
+    return sxc_call_finish(&cx, call(&cx, module, dims, dim_count, memory, memory_count), error);
 }
 
 /* Every tensor of the interface has memory. */
@@ -851,12 +867,12 @@ symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                   symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_check: no module");
+        return sxc_call_misuse(error, "symplex_module_check: no module");
     }
     sx_ctx cx;
     sx_module_check made = {.passed = 0};
     static const sxc_worker worker = {.program = NULL};
-    begin(&cx);
+    sxc_call_begin(&cx);
     sx_code code = check_bound(&cx, module);
     code = code == SX_OK ? sxc_check_here(&cx, module->program, &worker, &made) : code;
     if (check != NULL) {
@@ -865,7 +881,7 @@ symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                  .error = made.error,
                                  .tolerance = made.tolerance};
     }
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 /* ---- state ---- */
@@ -874,33 +890,33 @@ symplex_code symplex_module_state_read(const symplex_module *module, size_t inde
                                        size_t size, symplex_error *error)
 {
     if (module == NULL || index >= module->count) {
-        return misuse(error, "symplex_module_state_read: no tensor of that number");
+        return sxc_call_misuse(error, "symplex_module_state_read: no tensor of that number");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     sx_code code = sxr_state_read(&cx, module->program, module->tensor[index], memory, size);
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 symplex_code symplex_module_state_write(symplex_module *module, size_t index, const void *memory,
                                         size_t size, symplex_error *error)
 {
     if (module == NULL || index >= module->count) {
-        return misuse(error, "symplex_module_state_write: no tensor of that number");
+        return sxc_call_misuse(error, "symplex_module_state_write: no tensor of that number");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     sx_code code = sxr_state_write(&cx, module->program, module->tensor[index], memory, size);
-    return finish(&cx, code, error);
+    return sxc_call_finish(&cx, code, error);
 }
 
 symplex_code symplex_module_state_reset(symplex_module *module, symplex_error *error)
 {
     if (module == NULL) {
-        return misuse(error, "symplex_module_state_reset: no module");
+        return sxc_call_misuse(error, "symplex_module_state_reset: no module");
     }
     sx_ctx cx;
-    begin(&cx);
+    sxc_call_begin(&cx);
     sxr_state_reset(module->program);
-    return finish(&cx, SX_OK, error);
+    return sxc_call_finish(&cx, SX_OK, error);
 }

@@ -160,6 +160,8 @@ typedef struct {
     const char *disabled_rules;        /* names of rewrite rules separated by commas; NULL: none */
     const symplex_interval *intervals; /* of dimensions that have no value in `dims` */
     size_t interval_count;
+    /* What is made small: "time" (NULL: this), "memory" of a run at its peak, or "energy". */
+    const char *objective;
 } symplex_program;
 
 typedef struct {
@@ -288,6 +290,16 @@ SYMPLEX_API size_t symplex_module_symbol_count(const symplex_module *module);
 /* SYMPLEX_USAGE: no symbol of that number. */
 SYMPLEX_API symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
                                                symplex_symbol *symbol, symplex_error *error);
+/* How an extent of an input or output follows a symbol: it is `scale` times the value. */
+typedef struct {
+    size_t symbol; /* its number; SYMPLEX_NO_TENSOR: the extent is always the same */
+    int64_t scale; /* 0 where there is no symbol */
+} symplex_axis;
+/* Dimension `axis`, from 0, of a tensor. Whoever has an input at hand learns the values of the symbols from its shape.
+ *   errors   SYMPLEX_USAGE no tensor of that number, or no dimension */
+SYMPLEX_API symplex_code symplex_module_axis(const symplex_module *module, size_t index,
+                                             uint32_t axis, symplex_axis *result,
+                                             symplex_error *error);
 /* Gives symbols their values: all of `dims`, or none of them if one is refused. A module runs when every symbol has a
  * value; shapes and sizes of inputs and outputs follow. Those whose shape depends on a symbol that gets another value
  * lose their memory and are bound again; the others, weights and state stay as they are. It may be called as often as
@@ -321,6 +333,38 @@ typedef struct {
 SYMPLEX_API symplex_code symplex_module_call(symplex_module *module, const symplex_dim *dims,
                                              size_t dim_count, const symplex_memory *memory,
                                              size_t memory_count, symplex_error *error);
+
+/* ---- module: what the compiler did, and what a run takes ---- */
+
+/* The report that the module carries, as a JSON object (symplex_free; *size without the NUL behind it), whose fields
+ * are those of `symplex-client explain --json`: "schema" is "report/1"; "search", how the e-graph was searched;
+ * "rules", what each rewrite rule did; "sharding", on a mesh; "stages", what each part of the compiler went through and
+ * why it ended; "rewrites", the chain from the program that was sent to the one that runs.
+ *   errors   SYMPLEX_NOMEM; SYMPLEX_LIMIT a report of more than 256 MiB. On failure *json is NULL. */
+SYMPLEX_API symplex_code symplex_module_report(const symplex_module *module, char **json,
+                                               size_t *size, symplex_error *error);
+
+/* One of the things that a run does one after the other. */
+typedef struct {
+    char kernel
+        [128]; /* name of the kernel, "..." at the end where it is cut; empty for what is no kernel */
+    const char *kind; /* of the kernel, or "copy", "loop", ...; static storage */
+    int once;         /* 1: work on weights alone, which the first run after they were bound does */
+    double flops;     /* of a kernel, as are the next three; else 0 */
+    double bytes;
+    double estimate_ns; /* by the compiler's model of the target */
+    double floor_ns;    /* roofline floor */
+} symplex_launch;
+/* Launches of the variant that runs, numbered from 0; none while no variant is chosen. */
+SYMPLEX_API size_t symplex_module_launch_count(const symplex_module *module);
+/* SYMPLEX_USAGE: no launch of that number. */
+SYMPLEX_API symplex_code symplex_module_launch(const symplex_module *module, size_t index,
+                                               symplex_launch *launch, symplex_error *error);
+/* As symplex_module_run, and ns[i] becomes what launch i took: 0 for one that was not run this time, for a loop the sum
+ * of its rounds. `count` is symplex_module_launch_count.
+ *   errors   those of symplex_module_run; SYMPLEX_USAGE another count, or no place for the times */
+SYMPLEX_API symplex_code symplex_module_run_timed(symplex_module *module, uint64_t *ns,
+                                                  size_t count, symplex_error *error);
 
 /* ---- module: on a GPU, with memory and streams of the caller ----
  *

@@ -5,6 +5,7 @@
 #include "client/compile.h"
 #include "client/connection.h"
 #include "client/file.h"
+#include "client/json.h"
 #include "client/spawn.h"
 #include "client/cli/progress.h"
 
@@ -100,19 +101,6 @@ sx_code sxc_read_key(sxc_cli *cli, sxc_connection *connection, const char *given
 
 /* Prints the bytes on stdout, and a newline if they do not end with one. */
 sx_code sxc_put(sxc_cli *cli, sx_buf *text);
-
-/* An object begins with {"schema": "NAME/1"; each field that follows prints its comma in front. */
-void sxc_json_begin(sx_buf *json, const char *schema);
-void sxc_json_end(sx_buf *json);
-void sxc_json_text(sx_buf *json, const char *name, sx_span text);
-void sxc_json_int(sx_buf *json, const char *name, int64_t value);
-void sxc_json_real(sx_buf *json, const char *name, double value);
-void sxc_json_bool(sx_buf *json, const char *name, bool value);
-/* Begins an array or an object inside: `bracket` is '[' or '{'. */
-void sxc_json_open(sx_buf *json, const char *name, char bracket);
-void sxc_json_close(sx_buf *json, char bracket);
-/* Comes before each item of an array: prints a comma, unless it is the first. */
-void sxc_json_item(sx_buf *json);
 
 /* A figure for people, in the largest unit of which there is at least one: "3.1 MiB", "8.64 ms". */
 void sxc_human_bytes(double bytes, char text[32]);

@@ -430,7 +430,7 @@ static sx_code print_optimized(sxc_cli *cli, const sx_module *module)
     sx_buf_init(&json, 8 * SX_TEXT_BYTES_MAX);
     sxc_json_begin(&json, "optimize");
     sxc_json_text(&json, "program", program);
-    sxc_json_report(&json, module);
+    sxc_report_json(&json, module);
     sxc_json_front(&json, module);
     sxc_json_text(&json, "proof",
                   (sx_span){(const uint8_t *)module->proof, (size_t)module->proof_count});

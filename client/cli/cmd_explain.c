@@ -255,64 +255,6 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     sxc_json_close(json, '}');
 }
 
-static void json_search(sx_buf *json, const sx_module *module)
-{
-    for (uint64_t i = 0; i < module->search_count; i++) {
-        const sx_module_search *search = &module->search[i];
-        sxc_json_open(json, "search", '{');
-        sxc_json_text(json, "stop", text_of(module, search->stop));
-        sxc_json_int(json, "rounds", (int64_t)search->rounds);
-        sxc_json_int(json, "nodes", (int64_t)search->nodes);
-        sxc_json_int(json, "classes", (int64_t)search->classes);
-        sxc_json_int(json, "fuel", (int64_t)search->fuel);
-        sxc_json_real(json, "input_estimate_ns", search->input_cost_ns);
-        sxc_json_real(json, "estimate_ns", search->cost_ns);
-        sxc_json_real(json, "lower_bound_ns", search->bound_ns);
-        sxc_json_bool(json, "proven", search->proven != 0);
-        sxc_json_int(json, "parts", (int64_t)search->parts);
-        sxc_json_int(json, "uses", (int64_t)search->uses);
-        sxc_json_close(json, '}');
-    }
-    sxc_json_open(json, "rules", '[');
-    for (uint64_t i = 0; i < module->rule_count; i++) {
-        const sx_module_rule *rule = &module->rule[i];
-        sxc_json_open(json, NULL, '{');
-        sxc_json_text(json, "name", text_of(module, rule->name));
-        sxc_json_text(json, "class", text_of(module, rule->rule_class));
-        sxc_json_int(json, "matches", (int64_t)rule->matches);
-        sxc_json_int(json, "unions", (int64_t)rule->unions);
-        sxc_json_close(json, '}');
-    }
-    sxc_json_close(json, ']');
-}
-
-void sxc_json_report(sx_buf *json, const sx_module *module)
-{
-    json_search(json, module);
-    sxc_json_sharding(json, module);
-    sxc_json_open(json, "stages", '[');
-    for (uint64_t i = 0; i < module->stage_count; i++) {
-        const sx_module_stage *stage = &module->stage[i];
-        sxc_json_open(json, NULL, '{');
-        sxc_json_text(json, "name", text_of(module, stage->name));
-        sxc_json_int(json, "items", (int64_t)stage->items);
-        sxc_json_int(json, "fuel", (int64_t)stage->fuel);
-        sxc_json_text(json, "stop", text_of(module, stage->stop));
-        sxc_json_close(json, '}');
-    }
-    sxc_json_close(json, ']');
-    sxc_json_open(json, "rewrites", '[');
-    for (uint64_t i = 0; i < module->rewrite_count; i++) {
-        const sx_module_rewrite *rewrite = &module->rewrite[i];
-        sxc_json_open(json, NULL, '{');
-        sxc_json_text(json, "rule", text_of(module, rewrite->rule));
-        sxc_json_text(json, "before", text_of(module, rewrite->before));
-        sxc_json_text(json, "after", text_of(module, rewrite->after));
-        sxc_json_close(json, '}');
-    }
-    sxc_json_close(json, ']');
-}
-
 /* Which nodes of the model each launch does the work of. */
 static sx_code json_launches(sx_ctx *cx, sx_buf *json, const sx_module *module)
 {
@@ -376,7 +318,7 @@ static sx_code explain_json(sx_ctx *cx, const sx_module *module, const sxc_recor
     }
     sxc_json_real(json, "input_estimate_ns", info->input_cost_ns);
     json_machine(json, module);
-    sxc_json_report(json, module);
+    sxc_report_json(json, module);
     sxc_json_open(json, "kernels", '[');
     for (uint64_t i = 0; i < module->kernel_count; i++) {
         json_kernel(module, i, json);

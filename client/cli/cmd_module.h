@@ -5,6 +5,7 @@
 #include "client/cli/table.h"
 #include "client/module_file.h"
 #include "client/record.h"
+#include "client/report.h"
 #include "core/cost/cost.h"
 #include "protocol/json.h"
 
@@ -27,8 +28,6 @@ void sxc_json_checks(sx_buf *json, const sx_module *module, const sxc_record *re
 sx_code sxc_front_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
 void sxc_json_front(sx_buf *json, const sx_module *module);
 void sxc_front_svg(const sx_module *module, sx_buf *out);
-/* Stages, the search of the e-graph, what each rule did, and the chain of rewrites. */
-void sxc_json_report(sx_buf *json, const sx_module *module);
 /* The rules used that do not keep the range of intermediate values, in one line; nothing where all do. */
 /* A line after `before`, or nothing. */
 void sxc_put_range(const sx_module *module, const char *before, sx_buf *out);
@@ -48,5 +47,4 @@ sx_code sxc_json_times(sx_ctx *cx, const sx_module *module, const sx_module_vari
                        const uint64_t *launch_ns, sx_buf *json);
 /* cmd_sharding.c: how it runs on a mesh; nothing without one. */
 sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out);
-void sxc_json_sharding(sx_buf *json, const sx_module *module);
 #endif

@@ -53,46 +53,6 @@ sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
     return sharding->collectives > 0 ? sxc_table_print(&table, out) : SX_OK;
 }
 
-void sxc_json_sharding(sx_buf *json, const sx_module *module)
-{
-    if (module->sharding_count == 0) {
-        return;
-    }
-    const sx_module_sharding *sharding = &module->sharding[0];
-    sxc_json_open(json, "sharding", '{');
-    sxc_json_text(json, "mesh", sx_module_string(module, sharding->mesh));
-    sxc_json_bool(json, "planned", sharding->planned != 0);
-    if (sharding->planned != 0) {
-        sxc_json_bool(json, "proven", sharding->proven != 0);
-        sxc_json_int(json, "collectives", (int64_t)sharding->collectives);
-        sxc_json_real(json, "collective_bytes", sharding->collective_bytes);
-        sxc_json_real(json, "collective_ns", sharding->collective_ns);
-        sxc_json_real(json, "compute_ns", sharding->compute_ns);
-        sxc_json_int(json, "input_collectives", (int64_t)sharding->input_collectives);
-        sxc_json_real(json, "input_collective_bytes", sharding->input_collective_bytes);
-        sxc_json_real(json, "input_collective_ns", sharding->input_collective_ns);
-        sxc_json_real(json, "input_compute_ns", sharding->input_compute_ns);
-    }
-    sxc_json_open(json, "steps", '[');
-    for (uint64_t i = 0; i < module->step_count; i++) {
-        const sx_module_step *step = &module->step[i];
-        sxc_json_open(json, NULL, '{');
-        sxc_json_text(json, "value", sx_module_string(module, step->value));
-        sxc_json_text(json, "what", sx_module_string(module, step->what));
-        sxc_json_text(json, "axis", sx_module_string(module, step->axis));
-        sxc_json_text(json, "from", sx_module_string(module, step->from));
-        sxc_json_text(json, "to", sx_module_string(module, step->to));
-        sxc_json_text(json, "places", sx_module_string(module, step->places));
-        sxc_json_text(json, "local", sx_module_string(module, step->local));
-        sxc_json_int(json, "local_bytes", (int64_t)step->local_bytes);
-        sxc_json_real(json, "sent_bytes", step->sent_bytes);
-        sxc_json_real(json, "estimate_ns", step->ns);
-        sxc_json_close(json, '}');
-    }
-    sxc_json_close(json, ']');
-    sxc_json_close(json, '}');
-}
-
 static sx_code put_local(sxc_cli *cli, sx_span text)
 {
     if (!cli->json) {

@@ -1,9 +1,15 @@
-# cmake --install build/release --prefix /usr/local: programs, the C library with its header and symplex.pc, man
-# page, completion, units.
+# cmake --install build/release --prefix /usr/local: programs, the C library with its header, symplex.pc and CMake
+# package (find_package(symplex), target symplex::symplex), man page, completion, units.
 # The units and symplex.pc name their places under the prefix given to the install.
-include(GNUInstallDirs)
 install(TARGETS symplexd symplex-client RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS symplex LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS symplex EXPORT symplex LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+include(CMakePackageConfigHelpers)
+write_basic_package_version_file(${CMAKE_BINARY_DIR}/generated/symplexConfigVersion.cmake
+    VERSION ${PROJECT_VERSION} COMPATIBILITY SameMinorVersion)
+install(EXPORT symplex FILE symplexConfig.cmake NAMESPACE symplex::
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/symplex)
+install(FILES ${CMAKE_BINARY_DIR}/generated/symplexConfigVersion.cmake
+        DESTINATION ${CMAKE_INSTALL_LIBDIR}/cmake/symplex)
 install(FILES client/symplex.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES deploy/man/symplex-client.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
 install(FILES deploy/completion/symplex-client.bash

@@ -102,15 +102,6 @@ def test_one_module_for_several_batches():
     assert "refused   extent batch has 7; the module serves 1, 4, 16" in said, said
 
 
-def test_the_library_exports_what_the_header_declares():
-    header = (ROOT / "client" / "symplex.h").read_text()
-    declared = set(re.findall(r"^SYMPLEX_API [^;(]*?(symplex_\w+)\(", header, re.MULTILINE))
-    listing = subprocess.run(["nm", "-D", "--defined-only", str(LIBRARY)], capture_output=True, text=True, check=True)
-    exported = {line.split()[-1] for line in listing.stdout.splitlines() if line.split()[-1].startswith("symplex_")}
-    assert declared == exported, declared ^ exported
-    assert "symplex_module_choose" in exported
-
-
 def test_installed_beside_the_program_or_without_it():
     """lib/ with the library finds ../bin/symplex-client, and says what is missing where there is none."""
     (TMP / "lib").mkdir()

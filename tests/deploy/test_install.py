@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""The install: programs run from where they were put, a C program finds the library by pkg-config alone, the
-units name the daemon there."""
+"""The install: programs run from where they were put, a C program finds the library by pkg-config alone, a C++ program
+by CMake's find_package, the units name the daemon there."""
 import os
 import pathlib
 import re
@@ -36,6 +36,15 @@ int main(int argc, char **argv)
 }
 """
 
+PROJECT = r"""
+cmake_minimum_required(VERSION 3.25)
+project(use LANGUAGES CXX)
+set(CMAKE_CXX_STANDARD 11)
+find_package(symplex 0.1 CONFIG REQUIRED)
+add_executable(use ${EXAMPLE})
+target_link_libraries(use PRIVATE symplex::symplex)
+"""
+
 
 def run(*words, **more):
     done = subprocess.run(words, capture_output=True, text=True, timeout=120, **more)
@@ -65,6 +74,22 @@ with tempfile.TemporaryDirectory() as folder:
     run(cache["CMAKE_C_COMPILER"], "-o", str(binary), f"{folder}/use.c", *flags, *sanitize)
     libraries = dict(os.environ, LD_LIBRARY_PATH=str(pkgconfig.parent))
     print(run(str(binary), f"{source}/tests/models/mlp.onnx", env=libraries), end="")
+
+    # by CMake alone, in C++; another minor version is refused
+    project = pathlib.Path(folder, "project")
+    project.mkdir()
+    (project / "CMakeLists.txt").write_text(PROJECT)
+    configure = ("cmake", "-S", str(project), "-B", str(project / "build"), f"-DCMAKE_PREFIX_PATH={prefix}",
+                 f"-DEXAMPLE={source}/client/examples/compile_and_run.cpp",
+                 "-DCMAKE_CXX_COMPILER=" + ("clang++" if "clang" in cache["CMAKE_C_COMPILER"] else "g++"),
+                 "-DCMAKE_CXX_FLAGS=-Wall -Wextra -Wpedantic -Werror " + " ".join(sanitize))
+    run(*configure)
+    run("cmake", "--build", str(project / "build"))
+    said = run(str(project / "build" / "use"), f"{source}/tests/models/mlp.onnx")
+    assert said.count("sum 1.000000") == 4, said
+    (project / "CMakeLists.txt").write_text(PROJECT.replace("symplex 0.1", "symplex 0.2"))
+    refused = subprocess.run(configure, capture_output=True, text=True, timeout=120)
+    assert refused.returncode != 0 and "version: 0.1.0" in refused.stderr, refused
 
     # an install into a staging folder names the final place
     run("cmake", "--install", build, "--prefix", "/opt/symplex", env=dict(os.environ, DESTDIR=f"{folder}/stage"))

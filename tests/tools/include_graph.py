@@ -26,6 +26,8 @@ CIRCLES = {
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
     ("client/operation/build", "client/operation/operation"):
         "operation.h is what others include; build.h is what the files of the folder share",
+    ("client/symplex", "client/symplex_inside"):
+        "symplex.h is what others include; symplex_inside.h is what the files behind it share, with its types",
     ("client/runtime/device", "client/runtime/device_inside", "client/runtime/program", "client/runtime/runtime"):
         "runtime.h is what others include; program.h is what its files share, device.h what of it is on a GPU, and "
         "device_inside.h what the files behind that share",

@@ -1,0 +1,26 @@
+/* symplex_inside.h - what the files of the public library share. */
+#ifndef SX_CLIENT_SYMPLEX_INSIDE_H
+#define SX_CLIENT_SYMPLEX_INSIDE_H
+#include "client/runtime/runtime.h"
+#include "client/symplex.h"
+
+struct symplex_module {
+    sxr_program *program;
+    uint32_t *tensor; /* [count] numbers in the module of the tensors of the interface */
+    char **name;      /* [count] */
+    size_t count;
+    symplex_symbol *symbol; /* [symbol_count] without their values */
+    char **symbol_name;     /* [symbol_count] */
+    symplex_range *range;   /* of all symbols */
+    size_t symbol_count;
+};
+
+/* Each call has a context of its own. */
+void sxc_call_begin(sx_ctx *cx);
+/* Releases the context and tells the caller how the call ended. */
+symplex_code sxc_call_finish(sx_ctx *cx, sx_code code, symplex_error *error);
+/* A whole call that was wrong: SYMPLEX_USAGE. */
+symplex_code sxc_call_misuse(symplex_error *error, const char *text);
+/* As much as fits; "..." at the end says that it was cut. */
+void sxc_copy_text(char *to, size_t size, sx_span from);
+#endif
