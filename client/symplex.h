@@ -346,8 +346,8 @@ SYMPLEX_API symplex_code symplex_module_report(const symplex_module *module, cha
 
 /* One of the things that a run does one after the other. */
 typedef struct {
-    char kernel
-        [128]; /* name of the kernel, "..." at the end where it is cut; empty for what is no kernel */
+    /* Name of the kernel, "..." at the end where it is cut; empty for what is no kernel. */
+    char kernel[128];
     const char *kind; /* of the kernel, or "copy", "loop", ...; static storage */
     int once;         /* 1: work on weights alone, which the first run after they were bound does */
     double flops;     /* of a kernel, as are the next three; else 0 */
