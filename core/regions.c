@@ -23,6 +23,7 @@
 
 #include "core/cost/cost.h"
 #include "core/ir/effect.h"
+#include "core/ir/plain.h"
 #include "core/ir/program.h"
 
 /* ---- bodies by level 1 ---- */
@@ -490,8 +491,29 @@ static sx_code compile_region(region *r)
     }
 }
 
+/* Loops slice and stack tensors with elements. */
+static sx_code check_elements(sx_ctx *cx, const sx_graph *graph, sx_node_id id)
+{
+    const sx_node *node = sx_graph_node(graph, id);
+    const sx_attr *attr = sx_graph_attr(graph, node);
+    bool empty = false;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        empty = empty || sx_type_is_empty(&graph->node[sx_graph_input(graph, node, k).i].type);
+    }
+    const sx_program *program = node->op == SX_OP_COND ? attr->then : attr->step;
+    for (uint32_t k = 0; k < program->graph->output_count; k++) {
+        empty = empty || sx_type_is_empty(sx_program_result(program, k));
+    }
+    if (empty) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "node %%%u: %s of a tensor without elements", id.i,
+                       sx_op_info_of(node->op)->name);
+    }
+    return SX_OK;
+}
+
 sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
 {
+    SX_TRY(check_elements(cx, pipe->graph, id));
     uint32_t depth = pipe->loop_depth;
     double rounds = pipe->rounds;
     if (pipe->tensor_of[id.i] != UINT32_MAX) { /* made with an earlier result */

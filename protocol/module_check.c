@@ -257,7 +257,7 @@ static sx_code check_tensor(sx_ctx *cx, const sx_module *module, uint64_t index)
     }
     int64_t bytes = tensor->element_bytes;
     for (uint32_t d = 0; d < tensor->rank; d++) {
-        if (tensor->dim[d] < 1 || !sx_mul_i64(bytes, tensor->dim[d], &bytes)) {
+        if (tensor->dim[d] < 0 || !sx_mul_i64(bytes, tensor->dim[d], &bytes)) {
             return BAD(cx, "tensor", index, "extent %lld of dimension %u", I(tensor->dim[d]), d);
         }
     }

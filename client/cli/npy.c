@@ -87,10 +87,10 @@ static sx_code parse_shape(sx_ctx *cx, const char *name, sx_span text, sx_type *
              at++, digits++) {
             extent = extent * 10 + (text.ptr[at] - '0');
         }
-        if (digits == 0 || extent < 1 || extent > SX_EXTENT_MAX || type->rank == SX_RANK_MAX) {
+        if (digits == 0 || extent > SX_EXTENT_MAX || type->rank == SX_RANK_MAX) {
             return SX_FAIL(
                 cx, SX_INPUT,
-                "%s: extent %lld of dimension %u, allowed are 1 to %lld in at most %d dimensions",
+                "%s: extent %lld of dimension %u, allowed are 0 to %lld in at most %d dimensions",
                 name, (long long)extent, type->rank, (long long)SX_EXTENT_MAX, SX_RANK_MAX);
         }
         type->dim[type->rank++] = sx_dim_of(extent);

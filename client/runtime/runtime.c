@@ -110,6 +110,9 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory,
     const sx_module_tensor *tensor = &module->tensor[index];
     sx_span name = sx_module_string(module, tensor->name);
     SX_TRY(check_place(cx, program, index));
+    if (size == 0 && memory == NULL) {
+        memory = program; /* nothing is read or written there */
+    }
     SX_TRY(check_bound_size(cx, program, index, memory, size));
     if (tensor->alias != SX_MODULE_NONE && program->tensor[tensor->alias] != memory) {
         sx_span input = sx_module_string(module, module->tensor[tensor->alias].name);

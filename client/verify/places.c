@@ -359,7 +359,7 @@ static sx_code take_room(sxv_verifier *v, uint32_t tensor)
     sxv_places *p = &v->places;
     size_t bytes = (size_t)v->module->tensor[tensor].size;
     uint32_t best = UINT32_MAX;
-    SX_ASSERT(bytes > 0);
+    bytes = bytes > 0 ? bytes : 1; /* of a tensor without elements */
     for (uint32_t i = 0; i < p->room_count; i++) {
         const sxv_room *room = &p->room[i];
         if (room->tensor == SX_MODULE_NONE && room->bytes >= bytes && room->bytes / 2 <= bytes &&

@@ -44,6 +44,7 @@ typedef struct {
 static sx_code take_block(walk *w, size_t bytes, uint32_t *number)
 {
     uint32_t best = NONE;
+    bytes = bytes > 0 ? bytes : 1; /* of a tensor without elements */
     for (uint32_t i = 0; i < w->block_count; i++) {
         const block *b = &w->block[i];
         if (b->users == 0 && b->bytes >= bytes && b->bytes / 2 <= bytes &&
@@ -161,6 +162,9 @@ static sx_code run_parameter(walk *w, const sx_node *node, value *v)
     SX_TRY(w->reader->parameter(w->cx, w->reader->self, attr, &node->type, &v->raw));
     SX_ASSERT(v->raw.len ==
               (size_t)sx_tensor_elements(&node->type) * sx_dtype_bytes(node->type.dtype));
+    if (v->raw.len == 0) {
+        v->raw = SX_SPAN_LITERAL(""); /* no elements: any place will do */
+    }
     return SX_OK;
 }
 
@@ -230,8 +234,18 @@ static sx_code interpret_alone(const sxv_step *s)
 sx_code sxv_step_run(const sxv_step *step)
 {
     bool done = false;
+    bool of_nothing = false; /* an operand has no elements */
+    if (sx_tensor_elements(step->type) == 0) {
+        return SX_OK;
+    }
     if (sxv_is_elementwise(step->op)) {
         return sxv_step_elementwise(step);
+    }
+    for (uint32_t k = 0; k < step->input_count; k++) {
+        of_nothing = of_nothing || sx_tensor_elements(step->input[k].type) == 0;
+    }
+    if (of_nothing) {
+        return interpret_alone(step);
     }
     switch (sx_op_info_of(step->op)->op_class) {
     case SX_OPCLASS_VIEW:
@@ -314,7 +328,9 @@ static sx_code make_dense(walk *w, uint32_t n)
         SX_TRY(take_result(w, &node->type, m, &dense.block[m]));
         sxv_step step = step_of(w, node, m, w->block[dense.block[m]].data);
         step.input[0] = operand_of(w, n, m);
-        sxv_step_spread(&step);
+        if (sx_tensor_elements(&node->type) > 0) {
+            sxv_step_spread(&step);
+        }
     }
     if (shared) {
         share(w, &dense, TYPED);
@@ -497,6 +513,9 @@ static double node_flops(const sx_graph *graph, const sx_node *node)
     }
     const sx_attr *attr = sx_graph_attr(graph, node);
     double each = 1;
+    if (sx_tensor_elements(&node->type) == 0) {
+        return 0;
+    }
     if (node->op == SX_OP_DOT_GENERAL) {
         const sx_type *left = &sx_graph_node(graph, sx_graph_input(graph, node, 0))->type;
         for (uint32_t k = 0; k < attr->lhs_contract.count; k++) {

@@ -323,12 +323,12 @@ static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n,
     for (uint32_t k = 0; k < node->arity; k++) {
         input[k] = t->type[asked[TYPING_HEAD + k]];
     }
-    if (!sx_node_is_plain((sx_op)node->op, sx_tensors_attr(t, n))) { /* no rule knows of it */
-        return SX_FAIL(cx, SX_INPUT, "%s: negative padding behind the canonical form",
-                       sx_op_info_of((sx_op)node->op)->name);
-    }
     SX_TRY(sx_infer_type(cx, t->symbol, t->symbol_count, (sx_op)node->op, sx_tensors_attr(t, n),
                          input, node->arity, &result));
+    if (!sx_node_is_plain((sx_op)node->op, sx_tensors_attr(t, n), input, node->arity, &result)) {
+        return SX_FAIL(cx, SX_INPUT, "%s: negative padding or no elements: no rule knows of it",
+                       sx_op_info_of((sx_op)node->op)->name);
+    }
     SX_TRY(intern_type(cx, t, &result, type));
     SX_TRY(sx_grow(cx, (void **)&t->typing, &t->typing_capacity, t->typing_count + words,
                    sizeof(*asked)));

@@ -206,7 +206,11 @@ static sx_code eval_reduce(const eval *e)
 /* Any primitive or fused node but parameter. */
 static sx_code eval_primitive(const eval *e)
 {
-    switch (sx_op_info_of(e->op)->op_class) {
+    sx_op_class of = sx_op_info_of(e->op)->op_class;
+    if (e->elements == 0 && of != SX_OPCLASS_COLLECTIVE) {
+        return SX_OK;
+    }
+    switch (of) {
     case SX_OPCLASS_LEAF: return e->op == SX_OP_IOTA ? eval_iota(e) : eval_constant(e);
     case SX_OPCLASS_UNARY:
     case SX_OPCLASS_BINARY:

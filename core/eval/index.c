@@ -28,6 +28,9 @@ sx_code sx_eval_scatter(sx_ctx *cx, const sx_attr *attr, sx_eval_mode mode, cons
     }
     SX_TRY(sx_spend(cx, (uint64_t)(count + updates)));
     memcpy(to, input[0].data, (size_t)count * sizeof(sx_cell));
+    if (updates == 0) {
+        return SX_OK; /* nothing is rounded */
+    }
     for (int64_t k = 0; k < updates; k++) { /* row-major: ascending in the indices for each place */
         int64_t at = integer_of(mode, &input[1], k / inner % picks);
         if (at < -extent || at >= extent) {

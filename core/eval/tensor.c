@@ -6,7 +6,7 @@
 sx_code sx_tensor_make(sx_ctx *cx, const sx_type *type, sx_tensor *tensor)
 {
     int64_t elements = sx_tensor_elements(type);
-    SX_ASSERT(elements > 0);
+    SX_ASSERT(elements >= 0);
     SX_TRY(sx_spend(cx, (uint64_t)elements));
     tensor->type = *type;
     tensor->data = SX_NEW_ARRAY(cx, sx_cell, (size_t)elements);

@@ -213,7 +213,13 @@ static sx_code with_results(sx_ctx *cx, const sx_program *program, uint64_t keep
         }
     }
     for (uint32_t k = 0; k < carried; k++) {
-        graph.output[graph.output_count++] = (sx_output){sx_span_of("start"), {k}};
+        char name[24];
+        (void)snprintf(name, sizeof(name), "start%u", k);
+        const char *copy = sx_alloc_text(cx, sx_span_of(name));
+        if (copy == NULL) {
+            return cx->error.code;
+        }
+        graph.output[graph.output_count++] = (sx_output){sx_span_of(copy), {k}};
     }
     return sx_program_make(cx, &graph, made);
 }

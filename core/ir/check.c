@@ -51,9 +51,10 @@ static sx_code dim_upper(const sx_infer *in, sx_dim dim, const char *what, uint3
                          int64_t *upper)
 {
     *upper = dim.scale;
-    if (dim.scale < 1) {
-        return SX_FAIL(in->cx, SX_INPUT, "%s: %s: axis %u has extent %lld, at least 1", in->name,
-                       what, axis, (long long)dim.scale);
+    int64_t least = sx_dim_is_constant(dim) && in->op != SX_OP_FUSED ? 0 : 1;
+    if (dim.scale < least) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: %s: axis %u has extent %lld, at least %lld", in->name,
+                       what, axis, (long long)dim.scale, (long long)least);
     }
     if (!sx_dim_is_constant(dim)) {
         if (dim.symbol >= in->symbol_count) {
@@ -88,6 +89,7 @@ static sx_code check_extents(const sx_infer *in, const sx_type *type, const char
     for (uint32_t i = 0; i < type->rank; i++) {
         int64_t upper;
         SX_TRY(dim_upper(in, type->dim[i], what, i, &upper));
+        upper = sx_max_i64(upper, 1); /* strides of empty tensors are numbers, too */
         if (!sx_mul_i64(elements, upper, &elements) || elements > elements_max) {
             return SX_FAIL(in->cx, code, "%s: %s: more than %lld elements at axis %u of extent %s",
                            in->name, what, (long long)elements_max, i,
@@ -361,6 +363,9 @@ static sx_code infer_leaf(const sx_infer *in)
 static sx_code infer_fused(const sx_infer *in)
 {
     const sx_body *body = in->attr->body;
+    for (uint32_t k = 0; k < in->input_count; k++) {
+        SX_TRY(sx_check_type(in, &in->input[k], "an operand")); /* none is empty */
+    }
     if (body == NULL || body->arg_count > SX_FUSED_ARGS_MAX) {
         return SX_FAIL(in->cx, SX_INPUT, "%s: body of %u arguments, at most %d", in->name,
                        body == NULL ? 0 : body->arg_count, SX_FUSED_ARGS_MAX);

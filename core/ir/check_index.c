@@ -123,7 +123,7 @@ sx_code sx_infer_dynamic_slice(const sx_infer *in)
     *in->result = in->input[0];
     for (uint32_t k = 0; k < dims->count; k++) {
         sx_dim *dim = &in->result->dim[dims->v[k]];
-        if (sizes->v[k] < 1 || sizes->v[k] > lowest(in, *dim)) {
+        if (sizes->v[k] < 0 || sizes->v[k] > lowest(in, *dim)) {
             return SX_FAIL(in->cx, SX_INPUT, "%s: axis %lld: size %lld of extent %s, at least %lld",
                            in->name, (long long)dims->v[k], (long long)sizes->v[k],
                            SX_DIM_TEXT(in, *dim), (long long)lowest(in, *dim));
@@ -145,7 +145,7 @@ static bool has(const sx_ints *list, uint32_t d)
 /* Is the first extent never larger than the second? */
 static bool fits_inside(const sx_infer *in, sx_dim inner, sx_dim outer)
 {
-    bool alike = inner.symbol == outer.symbol;
+    bool alike = inner.symbol == outer.symbol || inner.scale == 0;
     return alike ? inner.scale <= outer.scale : highest(in, inner) <= lowest(in, outer);
 }
 
@@ -205,7 +205,7 @@ sx_code sx_infer_sort(const sx_infer *in)
         return SX_FAIL(in->cx, SX_INPUT, "%s: result %lld, it has 2", in->name,
                        (long long)attr->result);
     }
-    if (attr->count != -1 && (attr->count < 1 || attr->count > lowest(in, extent))) {
+    if (attr->count < -1 || attr->count > lowest(in, extent)) {
         return SX_FAIL(in->cx, SX_INPUT, "%s: count %lld, axis %lld has extent %s", in->name,
                        (long long)attr->count, (long long)attr->axis, SX_DIM_TEXT(in, extent));
     }

@@ -3,6 +3,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/ir/plain.h"
+
 /* ---- views ---- */
 
 /* The number of elements with any number of symbols: scale * product of the symbols, ascending. */
@@ -18,6 +20,9 @@ static monomial monomial_of(const sx_type *type)
     for (uint32_t i = 0; i < type->rank; i++) {
         m.scale *= type->dim[i].scale; /* a checked type: at most SX_ELEMENTS_MAX */
         SX_ASSERT(m.scale >= 0 && m.scale <= SX_ELEMENTS_MAX);
+        if (m.scale == 0) {
+            return (monomial){0}; /* whatever else there is */
+        }
         if (sx_dim_is_constant(type->dim[i])) {
             continue;
         }
@@ -105,6 +110,12 @@ sx_code sx_infer_broadcast(const sx_infer *in)
     return SX_OK;
 }
 
+static int64_t count_steps(int64_t start, int64_t limit, int64_t stride)
+{
+    SX_ASSERT(start <= limit && stride >= 1);
+    return start == limit ? 0 : (limit - start - 1) / stride + 1;
+}
+
 /* A symbolic dimension: a fixed part that is inside for every value of the symbol, or all of it. */
 static sx_code slice_symbolic(const sx_infer *in, uint32_t axis, int64_t start, int64_t limit,
                               int64_t stride, sx_dim *extent)
@@ -119,13 +130,13 @@ static sx_code slice_symbolic(const sx_infer *in, uint32_t axis, int64_t start, 
         if (!sx_mul_i64(dim.scale, in->symbols[dim.symbol].low, &least)) {
             least = INT64_MAX;
         }
-        if (limit > least || start >= limit) {
+        if (limit > least || start > limit) {
             return SX_FAIL(in->cx, SX_INPUT,
                            "%s: axis %u: [%lld, %lld) of extent %s, which can be %lld", in->name,
                            axis, (long long)start, (long long)limit, SX_DIM_TEXT(in, dim),
                            (long long)least);
         }
-        *extent = sx_dim_of((limit - start - 1) / stride + 1);
+        *extent = sx_dim_of(count_steps(start, limit, stride));
         return SX_OK;
     }
     if (start != 0 || dim.scale % stride != 0) {
@@ -162,11 +173,11 @@ sx_code sx_infer_slice(const sx_infer *in)
             SX_TRY(slice_symbolic(in, i, start, limit, stride, &in->result->dim[i]));
             continue;
         }
-        if (limit > from->dim[i].scale || start >= limit) {
+        if (limit > from->dim[i].scale || start > limit) {
             return SX_FAIL(in->cx, SX_INPUT, "%s: axis %u: [%lld, %lld) of extent %lld", in->name,
                            i, (long long)start, (long long)limit, (long long)from->dim[i].scale);
         }
-        in->result->dim[i] = sx_dim_of((limit - start - 1) / stride + 1);
+        in->result->dim[i] = sx_dim_of(count_steps(start, limit, stride));
     }
     return SX_OK;
 }
@@ -189,7 +200,7 @@ sx_code sx_infer_concatenate(const sx_infer *in)
             }
         }
         sx_dim more = in->input[k].dim[in->attr->axis];
-        if (sum->symbol != more.symbol) {
+        if (sum->symbol != more.symbol && sum->scale != 0 && more.scale != 0) {
             return SX_FAIL(in->cx, SX_UNIMPLEMENTED,
                            "%s: axis %lld: %s and %s of operand %u add to no multiple of a symbol",
                            in->name, (long long)in->attr->axis, SX_DIM_TEXT(in, *sum),
@@ -318,6 +329,10 @@ sx_code sx_infer_gather(const sx_infer *in)
         }
     }
     SX_ASSERT(result.rank == rank);
+    if (from->dim[in->attr->axis].scale == 0 && !sx_type_is_empty(index)) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: axis %lld of operand 0 is empty, operand 1 is not",
+                       in->name, (long long)in->attr->axis);
+    }
     *in->result = result;
     return SX_OK;
 }

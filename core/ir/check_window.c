@@ -43,14 +43,15 @@ static sx_code padded_extent(const sx_infer *in, uint32_t axis, sx_dim *extent)
                        in->name, axis, SX_DIM_TEXT(in, *extent));
     }
     int64_t padded;
-    if (!sx_mul_i64(extent->scale - 1, interior + 1, &padded) ||
-        !sx_add_i64(padded, low + high + 1, &padded) || padded > SX_EXTENT_MAX) {
+    bool empty = extent->scale == 0;
+    if (!sx_mul_i64(sx_max_i64(extent->scale - 1, 0), interior + 1, &padded) ||
+        !sx_add_i64(padded, low + high + (empty ? 0 : 1), &padded) || padded > SX_EXTENT_MAX) {
         return SX_FAIL(in->cx, SX_LIMIT, "%s: axis %u: extent beyond %lld", in->name, axis,
                        (long long)SX_EXTENT_MAX);
     }
-    if (padded < 1) {
+    if (padded < 0) {
         return SX_FAIL(in->cx, SX_INPUT,
-                       "%s: axis %u: padding %lld and %lld leaves %lld of extent %lld, at least 1",
+                       "%s: axis %u: padding %lld and %lld leaves %lld of extent %lld, at least 0",
                        in->name, axis, (long long)low, (long long)high, (long long)padded,
                        (long long)(padded - low - high));
     }
@@ -105,6 +106,10 @@ static sx_code places(const sx_infer *in, uint32_t axis, uint32_t k, int64_t win
         return SX_OK;
     }
     room += extent.scale; /* at most three times SX_EXTENT_MAX */
+    if (room == 0) {
+        *count = sx_dim_of(0);
+        return SX_OK;
+    }
     if (reach >= room) {
         return SX_FAIL(in->cx, SX_INPUT,
                        "%s: axis %u: the window covers %lld elements, the padded extent is %lld",

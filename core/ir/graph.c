@@ -2,6 +2,7 @@
 #include "core/ir/collective.h"
 #include "core/ir/effect.h"
 #include "core/ir/num.h"
+#include "core/ir/plain.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
 
@@ -75,6 +76,7 @@ sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t l
 
 sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
 {
+    static const uint8_t nothing[8] = {0}; /* what fills a constant without elements */
     SX_ASSERT(op < SX_OP_COUNT);
     sx_attr out = *attr;
     uint64_t carried = sx_op_info_of(op)->attrs;
@@ -104,6 +106,9 @@ sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
     if (op == SX_OP_CONSTANT && (out.present & SX_A(data)) != 0 &&
         out.type.dtype < SX_DTYPE_COUNT) {
         size_t size = sx_dtype_bytes(out.type.dtype);
+        if (sx_type_is_empty(&out.type)) {
+            out.data = (sx_span){nothing, size};
+        }
         if (out.data.len > size &&
             memcmp(out.data.ptr, out.data.ptr + size, out.data.len - size) == 0) {
             out.data.len = size;

@@ -58,7 +58,7 @@ bool sx_dim_multiply(sx_dim a, sx_dim b, sx_dim *product); /* false: two symbols
 bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum);          /* false: mixed symbols or overflow */
 bool sx_dim_divide(sx_dim a, sx_dim b, sx_dim *quotient);  /* exact division only */
 
-/* What the checker holds of every tensor: rank <= SX_RANK_MAX; each extent at least 1 (no empty tensors) and
+/* What the checker holds of every tensor: rank <= SX_RANK_MAX; each extent at least 0, or 1 with a symbol, and
  * at most SX_EXTENT_MAX for the largest value of its symbol; at most SX_ELEMENTS_MAX elements for the largest
  * values of all symbols. */
 typedef struct {

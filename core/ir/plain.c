@@ -1,4 +1,4 @@
-/* Programs without negative padding. */
+/* Programs without negative padding, and without tensors that have no elements. */
 #include "core/ir/plain.h"
 
 #include <math.h>
@@ -19,13 +19,38 @@ static bool has_negative(const sx_ints *list)
     return false;
 }
 
-bool sx_node_is_plain(sx_op op, const sx_attr *attr)
+bool sx_padding_is_plain(sx_op op, const sx_attr *attr)
 {
     bool pads = op == SX_OP_PAD || op == SX_OP_REDUCE_WINDOW || op == SX_OP_CONVOLUTION;
     return !pads || (!has_negative(&attr->low) && !has_negative(&attr->high));
 }
 
-/* ---- one dimension ---- */
+bool sx_type_is_empty(const sx_type *type)
+{
+    SX_ASSERT(type->rank <= SX_RANK_MAX);
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (type->dim[d].scale == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+bool sx_node_is_plain(sx_op op, const sx_attr *attr, const sx_type *input, uint32_t input_count,
+                      const sx_type *result)
+{
+    if (op == SX_OP_PARAMETER || op == SX_OP_CONSTANT) {
+        return true;
+    }
+    bool empty = sx_type_is_empty(result);
+    for (uint32_t k = 0; k < input_count; k++) {
+        empty = empty || sx_type_is_empty(&input[k]);
+    }
+    bool is_region = sx_op_info_of(op)->op_class == SX_OPCLASS_REGION;
+    return (!empty || is_region) && sx_padding_is_plain(op, attr);
+}
+
+/* ---- constants, and one dimension ---- */
 
 /* The element of what a reduction over nothing gives, in a graph. */
 static sx_code add_neutral(sx_ctx *cx, sx_graph *to, sx_reducer reducer, const sx_type *type,
@@ -53,7 +78,11 @@ static sx_code add_neutral(sx_ctx *cx, sx_graph *to, sx_reducer reducer, const s
 static void crop(int64_t extent, int64_t step, int64_t *low, int64_t *high, int64_t *first,
                  int64_t *limit)
 {
-    SX_ASSERT(extent >= 1 && step >= 1);
+    SX_ASSERT(extent >= 0 && step >= 1);
+    *first = *limit = 0;
+    if (extent == 0) {
+        return;
+    }
     int64_t reach = (extent - 1) * step; /* of the last element, from the first */
     int64_t last = reach + sx_min_i64(*high, 0);
     int64_t cut = -sx_min_i64(*low, 0);
@@ -130,10 +159,142 @@ static sx_code add_window(sx_ctx *cx, sx_graph *to, const sx_node *node, const s
     return sx_graph_add(cx, to, node->op, &rest, input, node->input_count, id);
 }
 
+/* ---- without elements ---- */
+
+static sx_code copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
+{
+    for (uint32_t s = 0; s < from->symbol_count; s++) {
+        const sx_symbol *symbol = &from->symbol[s];
+        uint32_t same;
+        SX_TRY(sx_graph_add_symbol(cx, to, symbol->name, symbol->low, symbol->high, &same));
+    }
+    return SX_OK;
+}
+
+static sx_code add_plain(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx_attr *attr,
+                         sx_node_id *input, sx_node_id *id);
+
+/* Operands with elements alone. */
+static sx_code add_concatenate(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx_attr *attr,
+                               const sx_node_id *input, sx_node_id *id)
+{
+    sx_node_id kept[SX_INPUTS_MAX];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        if (!sx_type_is_empty(&to->node[input[k].i].type)) {
+            kept[count++] = input[k];
+        }
+    }
+    SX_ASSERT(count > 0);
+    *id = kept[0];
+    return count == 1 ? SX_OK : sx_graph_add(cx, to, node->op, attr, kept, count, id);
+}
+
+/* A composite of operands without elements: its decomposition, node by node. */
+static sx_code add_decomposed(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx_attr *attr,
+                              const sx_node_id *input, sx_node_id *id)
+{
+    static const char *const name[] = {"a", "b", "c", "d", "e"};
+    sx_graph *parts;
+    sx_node_id own[SX_COUNT(name)];
+    sx_node_id made;
+    SX_ASSERT(node->input_count <= SX_COUNT(name));
+    SX_TRY(sx_graph_make(cx, (sx_span){0}, NULL, &parts));
+    SX_TRY(copy_symbols(cx, to, parts));
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        SX_TRY(sx_build_parameter(cx, parts, name[k], false, &to->node[input[k].i].type, &own[k]));
+    }
+    SX_TRY(sx_decompose(cx, parts, node->op, attr, own, node->input_count, &made));
+    uint32_t *image = SX_NEW_ARRAY(cx, uint32_t, parts->node_count);
+    if (image == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t n = 0; n < parts->node_count; n++) {
+        const sx_node *part = &parts->node[n];
+        sx_node_id operand[SX_INPUTS_MAX];
+        sx_node_id added;
+        if (n < node->input_count) {
+            image[n] = input[n].i;
+            continue;
+        }
+        for (uint32_t k = 0; k < part->input_count; k++) {
+            operand[k].i = image[sx_graph_input(parts, part, k).i];
+        }
+        SX_TRY(add_plain(cx, to, part, sx_graph_attr(parts, part), operand, &added));
+        image[n] = added.i;
+    }
+    id->i = image[made.i];
+    return SX_OK;
+}
+
+/* A node with a result that has elements, and an operand that has none. */
+static sx_code add_of_nothing(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx_attr *attr,
+                              sx_node_id *input, sx_node_id *id)
+{
+    bool of_x = sx_type_is_empty(&to->node[input[0].i].type);
+    switch (sx_op_info_of(node->op)->op_class) {
+    case SX_OPCLASS_CONCAT: return add_concatenate(cx, to, node, attr, input, id);
+    case SX_OPCLASS_REDUCE:
+    case SX_OPCLASS_WINDOW: return add_neutral(cx, to, attr->reducer, &node->type, id);
+    case SX_OPCLASS_DOT: return add_neutral(cx, to, SX_SUM, &node->type, id);
+    case SX_OPCLASS_COMPOSITE: return add_decomposed(cx, to, node, attr, input, id);
+    case SX_OPCLASS_MOVE: return add_pad(cx, to, attr, &node->type, input, id);
+    case SX_OPCLASS_CONV:
+        if (!sx_type_is_empty(&to->node[input[1].i].type)) { /* padding alone */
+            return add_window(cx, to, node, attr, 2, input, id);
+        }
+        return add_neutral(cx, to, SX_SUM, &node->type, id);
+    case SX_OPCLASS_SCATTER:
+    case SX_OPCLASS_DYNAMIC: /* x without updates */
+        if (of_x) {
+            break;
+        }
+        *id = input[0];
+        return SX_OK;
+    case SX_OPCLASS_LEAF:
+    case SX_OPCLASS_UNARY:
+    case SX_OPCLASS_BINARY:
+    case SX_OPCLASS_COMPARE:
+    case SX_OPCLASS_SELECT:
+    case SX_OPCLASS_CONVERT:
+    case SX_OPCLASS_VIEW:
+    case SX_OPCLASS_GATHER:
+    case SX_OPCLASS_SORT:
+    case SX_OPCLASS_REGION:
+    case SX_OPCLASS_COLLECTIVE:
+    case SX_OPCLASS_FUSED: break;
+    }
+    SX_UNREACHABLE();
+}
+
+/* What the rounds of a scan leave that has none: the carried values; the others are tensors without elements. */
+static bool has_no_rounds(const sx_graph *to, const sx_node *node, const sx_attr *attr,
+                          const sx_node_id *input)
+{
+    return node->op == SX_OP_SCAN && attr->result < attr->carried &&
+           to->node[input[attr->carried].i].type.dim[0].scale == 0;
+}
+
 static sx_code add_plain(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx_attr *attr,
                          sx_node_id *input, sx_node_id *id)
 {
-    if (sx_node_is_plain(node->op, attr)) {
+    bool is_leaf = node->op == SX_OP_PARAMETER || node->op == SX_OP_CONSTANT;
+    bool is_region = sx_op_info_of(node->op)->op_class == SX_OPCLASS_REGION;
+    bool of_nothing = false;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        of_nothing = of_nothing || sx_type_is_empty(&to->node[input[k].i].type);
+    }
+    if (sx_type_is_empty(&node->type) && !is_leaf) {
+        return sx_build_scalar(cx, to, &node->type, 0, id);
+    }
+    if (is_region && has_no_rounds(to, node, attr, input)) {
+        *id = input[attr->result];
+        return SX_OK;
+    }
+    if (of_nothing && !is_region) {
+        return add_of_nothing(cx, to, node, attr, input, id);
+    }
+    if (sx_padding_is_plain(node->op, attr)) {
         return sx_graph_add(cx, to, node->op, attr, input, node->input_count, id);
     }
     if (node->op == SX_OP_PAD) {
@@ -147,7 +308,14 @@ static sx_code add_plain(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx
 static bool is_plain(const sx_graph *graph)
 {
     for (uint32_t n = 0; n < graph->node_count; n++) {
-        if (!sx_node_is_plain(graph->node[n].op, sx_graph_attr(graph, &graph->node[n]))) {
+        const sx_node *node = &graph->node[n];
+        bool leaf = node->op == SX_OP_PARAMETER || node->op == SX_OP_CONSTANT;
+        bool plain = sx_padding_is_plain(node->op, sx_graph_attr(graph, node)) &&
+                     (leaf || !sx_type_is_empty(&node->type));
+        for (uint32_t k = 0; k < node->input_count && plain; k++) {
+            plain = !sx_type_is_empty(&sx_graph_node(graph, sx_graph_input(graph, node, k))->type);
+        }
+        if (!plain) { /* a region may stay as it is: one too many is made again */
             return false;
         }
     }
@@ -187,11 +355,7 @@ sx_code sx_graph_plain(sx_ctx *cx, const sx_graph *graph, const sx_graph **plain
     if (image == NULL) {
         return cx->error.code;
     }
-    for (uint32_t s = 0; s < graph->symbol_count; s++) {
-        const sx_symbol *symbol = &graph->symbol[s];
-        uint32_t same;
-        SX_TRY(sx_graph_add_symbol(cx, to, symbol->name, symbol->low, symbol->high, &same));
-    }
+    SX_TRY(copy_symbols(cx, graph, to));
     SX_TRY(copy_nodes(cx, graph, to, image));
     for (uint32_t k = 0; k < graph->output_count; k++) {
         sx_node_id node = {image[graph->output[k].node.i]};
@@ -199,7 +363,6 @@ sx_code sx_graph_plain(sx_ctx *cx, const sx_graph *graph, const sx_graph **plain
     }
     SX_TRY(sx_effects_copy(cx, graph, image, to));
     SX_TRY(sx_sharding_copy(cx, graph, image, to));
-    SX_ASSERT(is_plain(to));
     *plain = to;
     return SX_OK;
 }

@@ -376,7 +376,7 @@ static void list_move(lister *l)
     for (uint32_t d = 0; d < op->result->rank; d++) {
         bool still = op->op == SX_OP_REVERSE
                          ? !has(&attr->dims, d)
-                         : sx_node_is_plain(op->op, attr) &&
+                         : sx_padding_is_plain(op->op, attr) &&
                                attr->low.v[d] + attr->high.v[d] == attr->interior.v[d];
         if (still) {
             put_one(l, (sx_shard_place)d, (sx_shard_place)d);

@@ -64,6 +64,7 @@ static sx_graph *generate(sx_ctx *cx, uint64_t seed, bool whole)
     sx_gen_options options = sx_gen_default();
     options.symbols = 0;
     options.crops = true;
+    options.empties = seed % 4 == 3;
     options.rank_max = 3;
     options.extent_max = seed % 3 == 0 ? 40 : 9;
     options.elements_max = 3000;

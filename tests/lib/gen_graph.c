@@ -6,6 +6,7 @@
 #include "core/fuse/fuse.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
+#include "core/ir/plain.h"
 #include "core/ir/shard.h"
 #include "tests/lib/region.h"
 #include "tests/lib/test.h"
@@ -20,7 +21,7 @@ typedef struct {
 
 static uint32_t below(gen *g, uint64_t bound)
 {
-    return (uint32_t)sx_rng_below(g->rng, bound);
+    return bound == 0 ? 0 : (uint32_t)sx_rng_below(g->rng, bound);
 }
 
 static bool chance(gen *g, uint32_t one_in)
@@ -76,6 +77,9 @@ static sx_dim random_dim(gen *g)
 {
     if (g->graph->symbol_count > 0 && chance(g, 3)) {
         return (sx_dim){1 + below(g, 2), below(g, g->graph->symbol_count)};
+    }
+    if (g->options->empties && chance(g, 6)) {
+        return sx_dim_of(0);
     }
     return sx_dim_of(1 + (int64_t)below(g, (uint64_t)g->options->extent_max));
 }
@@ -262,6 +266,9 @@ static void draft_slice(gen *g, const sx_type *x, draft *d)
         a->start.v[i] = whole ? 0 : below(g, (uint64_t)extent);
         a->limit.v[i] =
             whole ? -1 : a->start.v[i] + 1 + (int64_t)below(g, (uint64_t)(extent - a->start.v[i]));
+        if (!whole && g->options->empties && (extent == 0 || chance(g, 8))) {
+            a->limit.v[i] = a->start.v[i];
+        }
     }
 }
 
@@ -271,7 +278,8 @@ static void draft_concatenate(gen *g, const sx_type *x, draft *d)
     for (uint32_t more = below(g, 4); more > 0; more--) {
         sx_type other = *x;
         if (d->attr.axis < x->rank && chance(g, 2)) {
-            other.dim[d->attr.axis].scale = 1 + below(g, 3);
+            bool none = g->options->empties && sx_dim_is_constant(x->dim[d->attr.axis]);
+            other.dim[d->attr.axis].scale = none && chance(g, 2) ? 0 : 1 + below(g, 3);
         }
         push(d, node_of(g, &other));
     }
@@ -513,7 +521,7 @@ static void draft_sort(gen *g, const sx_type *x, draft *d)
 {
     d->attr.axis = below(g, x->rank + 1);
     d->attr.direction = chance(g, 2) ? SX_LT : SX_GT;
-    d->attr.count = chance(g, 2) ? -1 : 1 + (int64_t)below(g, 4);
+    d->attr.count = chance(g, 2) ? -1 : (int64_t)!g->options->empties + (int64_t)below(g, 4);
     d->attr.result = below(g, 2);
 }
 
@@ -669,7 +677,7 @@ static bool draw(gen *g)
     good = good &&
            sx_infer_type(g->cx, g->graph->symbol, g->graph->symbol_count, op, &d.attr, operand,
                          d.input_count, &result) == SX_OK &&
-           small_enough(g, &result);
+           small_enough(g, &result) && (g->options->empties || !sx_type_is_empty(&result));
     sx_node_id id;
     good = good && sx_graph_add(g->cx, g->graph, op, &d.attr, d.input, d.input_count, &id) == SX_OK;
     ck_assert_msg(good || g->cx->error.code != SX_NOMEM, "%s", g->cx->error.text);

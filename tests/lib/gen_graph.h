@@ -17,6 +17,7 @@ typedef struct {
     int64_t elements_max; /* of any tensor */
     uint32_t dtypes;      /* set of 1 << SX_F32 etc. that fresh tensors have */
     sx_bits ops;          /* which operations are drawn; leaves always may appear */
+    bool empties;         /* tensors may have no elements, likewise */
     bool crops; /* padding may be negative: then graphs need not be plain (core/ir/plain.h) */
 } sx_gen_options;
 _Static_assert(SX_OP_COUNT <= SX_BITS_MAX, "sets of operations are sx_bits");

@@ -233,7 +233,7 @@ END_TEST
     FAULT(tensor_rank, t->tensor[0].rank = 9, "tensor 0: place 0, rank 9")                         \
     FAULT(tensor_element, t->tensor[0].element_bytes = 0, "element of 0 bytes")                    \
     FAULT(tensor_wide, t->tensor[0].element_bytes = 17, "element of 17 bytes")                     \
-    FAULT(tensor_extent, t->tensor[0].dim[0] = 0, "tensor 0: extent 0 of dimension 0")             \
+    FAULT(tensor_extent, t->tensor[0].dim[0] = -1, "tensor 0: extent -1 of dimension 0")           \
     FAULT(tensor_overflow, t->tensor[0].dim[0] = INT64_MAX, "tensor 0: extent")                    \
     FAULT(tensor_small, t->tensor[0].size = 8, "tensor 0: 8 bytes, its shape has 256")             \
     FAULT(tensor_large, t->tensor[0].size = SX_MODULE_BYTES_MAX + 1, "tensor 0")                   \

@@ -103,7 +103,7 @@ START_TEST(refused_headers)
         {"{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }\n", 8, "element type"},
         {"{'descr': '<c8', 'fortran_order': False, 'shape': (2,), }\n", 16, "element type"},
         {"{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }\n", 8, "element type"},
-        {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }\n", 0, "extent 0"},
+        {"{'descr': '<f4', 'fortran_order': False, 'shape': (0,), }\n", 4, "4 bytes of elements"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (-1,), }\n", 0, "extent"},
         {"{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,), }\n", 4,
          "extent"},

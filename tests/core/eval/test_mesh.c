@@ -141,7 +141,8 @@ static void draw(sx_rng *rng, drawn *d)
     d->split = (uint32_t)sx_rng_below(rng, 3);
     uint32_t cut = d->op == SX_OP_ALL_TO_ALL ? d->split : d->axis;
     for (uint32_t k = 0; k < 3; k++) {
-        d->extent[k] = (1 + (int64_t)sx_rng_below(rng, 3)) * (k == cut ? d->size[d->along] : 1);
+        int64_t least = sx_rng_below(rng, 20) > 0 ? 1 : 0;
+        d->extent[k] = (least + (int64_t)sx_rng_below(rng, 3)) * (k == cut ? d->size[d->along] : 1);
     }
     draw_pairs(rng, d);
     int64_t count = d->extent[0] * d->extent[1] * d->extent[2];

@@ -118,6 +118,7 @@ static void one_program(sx_rng *rng, bool exact, tally *count)
     sx_gen_options options = sx_gen_default();
     options.node_count = exact ? 16 : 10;
     options.crops = true;
+    options.empties = sx_rng_below(rng, 4) == 0;
     options.rank_max = 3;
     options.extent_max = 4;
     options.elements_max = 200;

@@ -12,9 +12,9 @@
 
 #define FOLDER SX_SOURCE_DIR "/tests/golden/ir/"
 
-static const char *const files[] = {"mlp.sx",     "encoder.sx", "ops.sx",  "constants.sx",
-                                    "fused.sx",   "names.sx",   "mesh.sx", "origins.sx",
-                                    "regions.sx", "state.sx",   "crop.sx", "collectives.sx"};
+static const char *const files[] = {
+    "mlp.sx",     "encoder.sx", "ops.sx",   "constants.sx", "fused.sx",       "names.sx", "mesh.sx",
+    "origins.sx", "regions.sx", "state.sx", "crop.sx",      "collectives.sx", "empty.sx"};
 
 static bool updating(void)
 {
