@@ -190,6 +190,8 @@ static sx_code join_program(xt *x, const xt_part *part, const xt_program *progra
 }
 
 #define DESCEND_CLASSES_MAX 200000u
+#define GREEDY_SHARE \
+    4u /* of the fuel: descending makes more of the rest than more greedy sets do */
 
 /* A good program of an open part: with paid in cost, without paid in rope. */
 static sx_code heuristics(ladder *l, const xt_part *part, xt_outcome *found)
@@ -199,7 +201,10 @@ static sx_code heuristics(ladder *l, const xt_part *part, xt_outcome *found)
     xt_program best;
     *found = (xt_outcome){.cost = XT_NEVER, .rope = SX_XT_NONE};
     SX_TRY(sx_xt_program_make(x, part, &best));
+    uint64_t budget = x->budget;
+    x->budget = x->work < budget ? x->work + (budget - x->work) / GREEDY_SHARE : budget;
     SX_TRY(sx_xt_greedy(x, part, &best));
+    x->budget = budget;
     l->greedy = sx_xt_add(part->paid, best.cost) < l->greedy ? part->paid + best.cost : l->greedy;
     if (part->class_count <= DESCEND_CLASSES_MAX) {
         SX_TRY(sx_xt_descend(x, part, &best));

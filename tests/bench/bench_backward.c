@@ -3,8 +3,8 @@
 #include <stdlib.h>
 
 #include "client/runtime/cpu.h"
-#include "core/grad/grad.h"
 #include "tests/bench/bench.h"
+#include "tests/bench/networks.h"
 #include "tests/bench/run.h"
 #include "tests/lib/compiled.h"
 
@@ -74,13 +74,10 @@ static const block blocks[] = {{"encoder", encoder}, {"resnet", resnet}};
 /* The module of the block with its gradients. */
 static sx_code compile(sx_ctx *cx, const block *b, sx_buf *module)
 {
-    sx_graph *graph;
-    sx_gradient made;
-    SX_TRY(sx_graph_parse(cx, sx_span_of(b->text), &graph));
-    SX_TRY(sx_grad_make(cx, graph, &(sx_grad_request){.weights = true}, &made));
     sx_buf text;
     sx_buf_init(&text, SX_TEXT_BYTES_MAX);
-    sx_code code = sx_graph_print(cx, made.graph, &text);
+    sx_buf_put_text(&text, b->text);
+    sx_code code = sx_bench_add_gradients(cx, &text);
     sx_buf_put_u8(&text, 0);
     sx_test_request request = {
         .text = (const char *)text.ptr,

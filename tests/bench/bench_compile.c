@@ -170,8 +170,16 @@ int sx_bench_compile(const sx_bench_options *options)
     static const struct {
         const char *network;
         int64_t batch;
-    } cases[] = {{"mlp", 8},      {"encoder", 8},  {"encoder", 64}, {"encoder12", 8},
-                 {"resnet50", 1}, {"vit_b_16", 1}, {"gpt2_4", 1}};
+    } cases[] = {{"mlp", 8},
+                 {"encoder", 8},
+                 {"encoder", 64},
+                 {"encoder12", 8},
+                 {"encoder_gradients", 8},
+                 {"encoder12_gradients", 8},
+                 {"encoder24_gradients", 8},
+                 {"resnet50", 1},
+                 {"vit_b_16", 1},
+                 {"gpt2_4", 1}};
     int status = 0;
     for (uint32_t i = 0; i < 2 * SX_COUNT(cases) && status == 0; i++) {
         status = measure(options, cases[i / 2].network, cases[i / 2].batch, i % 2 == 1);

@@ -2,14 +2,15 @@
 
 #include <string.h>
 
+#include "core/grad/grad.h"
 #include "tests/lib/gen_transformer.h"
 #include "tests/lib/gen_vision.h"
 #include "tests/lib/model.h"
 
-/* 12 layers before which nothing is looked up: 128 tokens, 256 wide, 4 heads; layer normalisation and gelu. */
-static void print_encoder12(sx_buf *text)
+/* Layers before which nothing is looked up: 128 tokens, 256 wide, 4 heads; layer normalisation and gelu. */
+static void print_encoder(uint32_t layers, sx_buf *text)
 {
-    sx_transformer shape = sx_transformer_default(12);
+    sx_transformer shape = sx_transformer_default(layers);
     shape.front = SX_TRANSFORMER_VALUES;
     shape.hidden = 256;
     shape.ffn = 1024;
@@ -17,6 +18,16 @@ static void print_encoder12(sx_buf *text)
     shape.layer_norm = true;
     shape.glu = false;
     sx_transformer_print(&shape, text);
+}
+
+static void print_encoder12(sx_buf *text)
+{
+    print_encoder(12, text);
+}
+
+static void print_encoder24(sx_buf *text)
+{
+    print_encoder(24, text);
 }
 
 static void print_resnet50(sx_buf *text)
@@ -71,14 +82,17 @@ static const struct {
     sx_bench_network network;
     void (*print)(sx_buf *text);
 } networks[] = {
-    {{"mlp", "mlp"}, NULL},
-    {{"encoder", "encoder"}, NULL},
-    {{"cnn", "cnn"}, NULL},
-    {{"encoder12", NULL}, print_encoder12},
-    {{"resnet50", NULL}, print_resnet50},
-    {{"vit_b_16", NULL}, print_vit},
-    {{"gpt2_4", NULL}, print_gpt2_full},
-    {{"gpt2_4_small", NULL}, print_gpt2_small},
+    {{"mlp", "mlp", false}, NULL},
+    {{"encoder", "encoder", false}, NULL},
+    {{"cnn", "cnn", false}, NULL},
+    {{"encoder12", NULL, false}, print_encoder12},
+    {{"encoder_gradients", "encoder", true}, NULL},
+    {{"encoder12_gradients", NULL, true}, print_encoder12},
+    {{"encoder24_gradients", NULL, true}, print_encoder24},
+    {{"resnet50", NULL, false}, print_resnet50},
+    {{"vit_b_16", NULL, false}, print_vit},
+    {{"gpt2_4", NULL, false}, print_gpt2_full},
+    {{"gpt2_4_small", NULL, false}, print_gpt2_small},
 };
 
 const sx_bench_network *sx_bench_network_find(const char *name)
@@ -91,15 +105,31 @@ const sx_bench_network *sx_bench_network_find(const char *name)
     return NULL;
 }
 
+sx_code sx_bench_add_gradients(sx_ctx *cx, sx_buf *text)
+{
+    sx_graph *graph;
+    sx_gradient made;
+    SX_TRY(sx_graph_parse(cx, sx_buf_span(text), &graph));
+    SX_TRY(sx_grad_make(cx, graph, &(sx_grad_request){.weights = true}, &made));
+    sx_buf with; /* the graph may point into `text` */
+    sx_buf_init(&with, SX_TEXT_BYTES_MAX);
+    sx_code code = sx_graph_print(cx, made.graph, &with);
+    sx_buf_clear(text);
+    sx_buf_put_span(text, sx_buf_span(&with));
+    sx_buf_fini(&with);
+    return code;
+}
+
 sx_code sx_bench_network_text(sx_ctx *cx, const sx_bench_network *network, sx_buf *text)
 {
     if (network->model != NULL) {
-        return sx_test_model_text(cx, network->model, text);
+        SX_TRY(sx_test_model_text(cx, network->model, text));
     }
     for (uint32_t i = 0; i < SX_COUNT(networks); i++) {
-        if (&networks[i].network == network) {
+        if (&networks[i].network == network && networks[i].print != NULL) {
             networks[i].print(text);
         }
     }
-    return sx_buf_check(cx, text, "the program");
+    SX_TRY(sx_buf_check(cx, text, "the program"));
+    return network->gradients ? sx_bench_add_gradients(cx, text) : SX_OK;
 }
