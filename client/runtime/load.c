@@ -175,9 +175,8 @@ static void place_all(sxr_program *program)
     for (uint64_t i = 0; i < program->module.tensor_count; i++) {
         const sx_module_tensor *tensor = &program->module.tensor[i];
         uint8_t *base = base_of(program, tensor);
-        if (base == NULL && tensor->place == SX_TENSOR_STATE) {
-            SX_ASSERT(tensor->size == 0); /* nothing is read or written there */
-            base = (uint8_t *)program;
+        if (base == NULL && tensor->place == SX_TENSOR_STATE && tensor->size == 0) {
+            base = (uint8_t *)program; /* nothing is read or written there */
         }
         program->tensor[i] = base == NULL ? NULL : base + tensor->offset;
     }
