@@ -31,7 +31,9 @@
     TABLE(code, uint8_t)                \
     TABLE(constants, uint8_t)           \
     TABLE(cubin, sx_module_cubin)       \
-    TABLE(map, sx_module_map)
+    TABLE(map, sx_module_map)           \
+    TABLE(cases, sx_module_case)        \
+    TABLE(number, sx_module_number)
 
 void sx_image_init(sx_image *image)
 {

@@ -16,8 +16,9 @@ typedef struct {
     const uint32_t *arg; /* tensor numbers */
     uint32_t arg_count;
     bool constant; /* runs in the prologue */
-    /* What its grids follow; NULL: nothing. */
+    /* What its grids follow; NULL: nothing. Or its cases; NULL: none. */
     const int64_t (*follows)[3];
+    const sx_pipe_cases *cases;
 } finished;
 
 /* A node for which machine code exists: nodes like it are launches of the same kernel. */
@@ -156,6 +157,31 @@ static void put_maps(sx_pipe *pipe, const sx_module_kernel *kernel, const sx_mac
     }
 }
 
+static bool has_cases(const finished *done)
+{
+    return done->cases != NULL && done->cases->count > 0;
+}
+
+/* The parts of a kernel, with the largest grids that they have. */
+static void fill_parts(const sx_pipe *pipe, const finished *done, const int64_t (*follows)[3],
+                       sx_module_part *part)
+{
+    const sx_kernel *kernel = done->kernel;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        part[p].entry = done->code->entries.entry[p];
+        memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
+        part[p].threads = done->code->entries.block[p].threads;
+        part[p].shared_bytes = done->code->entries.block[p].shared_bytes;
+        for (uint32_t d = 0; d < 3; d++) {
+            part[p].grid[d] =
+                follows[p][d] > 0 ? follows[p][d] * pipe->steady->most : part[p].grid[d];
+        }
+        if (has_cases(done)) {
+            sx_pipe_largest_grid(done->cases, p, part[p].grid);
+        }
+    }
+}
+
 /* Appends parts, kernel and launch; the launch alone where an earlier variant has the kernel. */
 static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
 {
@@ -186,27 +212,17 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     if (part == NULL) {
         return cx->error.code;
     }
-    for (uint32_t p = 0; p < kernel->part_count; p++) {
-        part[p].entry = done->code->entries.entry[p];
-        memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
-        part[p].threads = done->code->entries.block[p].threads;
-        part[p].shared_bytes = done->code->entries.block[p].shared_bytes;
-    }
     static const sx_pipe_follows nothing;
     const int64_t(*follows)[3] = done->follows != NULL ? done->follows : nothing;
-    for (uint32_t p = 0; p < kernel->part_count; p++) {
-        for (uint32_t d = 0; d < 3; d++) { /* the record has the largest */
-            part[p].grid[d] =
-                follows[p][d] > 0 ? follows[p][d] * pipe->steady->most : part[p].grid[d];
-        }
-    }
+    fill_parts(pipe, done, follows, part);
     for (uint32_t k = 0; k < done->arg_count; k++) {
         SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);
         SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k + 1 == done->arg_count));
     }
-    uint32_t index;
-    SX_TRY(
-        sx_pipe_share_kernel(cx, pipe, &record, part, follows, done->code->entries.maps, &index));
+    uint32_t index = SX_MODULE_NONE;
+    SX_TRY(has_cases(done) ? sx_pipe_put_cases(cx, pipe, done->cases, record.part_first)
+                           : sx_pipe_share_kernel(cx, pipe, &record, part, follows,
+                                                  done->code->entries.maps, &index));
     if (index != SX_MODULE_NONE) {
         launch(pipe, index, done->arg, done->arg_count, done->constant);
         return SX_OK;
@@ -422,7 +438,8 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     c->proven = c->proven || status == SX_OK;
     if (status == SX_OK && s->probe != NULL) {
         bool serves;
-        SX_TRY(sx_pipe_judge_probes(cx, pipe, s, c, &serves));
+        SX_TRY(pipe->steady->cases ? sx_pipe_make_cases(cx, pipe, s, c, &serves)
+                                   : sx_pipe_judge_probes(cx, pipe, s, c, &serves));
         if (!serves) {
             return SX_OK;
         }
@@ -507,6 +524,9 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint
     c->rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
     c->verdict = (sx_verdict){.text = "no candidate"};
     SX_TRY(choose(cx, pipe, s, c));
+    if (c->cases.count > 0 && pipe->tensor[result].constant) {
+        return sx_pipe_unsteady(cx, pipe, s->name, "the prologue makes it once");
+    }
     const sx_schedule *schedule = &c->candidate->schedule;
     bool slices = has_slices_apart(schedule), once = c->rhs_constant && !slices;
     double floor_ns =
@@ -525,7 +545,10 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint
     finished done = {.kernel = c->kernel,
                      .code = &c->code,
                      .constant = pipe->tensor[result].constant,
-                     .follows = s->probe != NULL ? (const int64_t(*)[3])c->follows : NULL};
+                     .follows = s->probe != NULL && !pipe->steady->cases
+                                    ? (const int64_t(*)[3])c->follows
+                                    : NULL,
+                     .cases = s->probe != NULL && pipe->steady->cases ? &c->cases : NULL};
     s->tensor[s->count] = result;
     done.arg = s->tensor;
     done.arg_count = s->count + 1;

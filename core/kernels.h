@@ -49,7 +49,8 @@ typedef struct {
     char slower[240]; /* why a cheaper candidate is not taken; empty: there was none */
     const sx_search_candidate *candidate;
     sx_kernel *kernel;
-    sx_pipe_follows follows; /* of a subject with probes */
+    sx_pipe_follows follows; /* of a subject with probes, */
+    sx_pipe_cases cases;     /* or these */
     sx_pipe_emitted code;
 } sx_pipe_choice;
 
@@ -64,6 +65,9 @@ sx_code sx_pipe_lift(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, 
 
 /* probes.c, for variants that serve an interval. The subject at each probe. */
 sx_code sx_pipe_analyse_probes(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s);
+/* The subject for one value of the symbol that the variant serves an interval of. */
+sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, int64_t value,
+                           sx_pipe_subject *there);
 /* In place of the candidates for the highest value those for all: the ones whose grids follow the symbol, by loss. */
 sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                               sx_pipe_choice *c);
@@ -71,4 +75,7 @@ sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
  * as it will be run there. */
 sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *c,
                              bool *serves);
+/* cases.c: c->kernel becomes one for all values, with c->cases, under the schedule of c->candidate. */
+sx_code sx_pipe_make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                           sx_pipe_choice *c, bool *serves);
 #endif

@@ -321,10 +321,9 @@ static void pipe_fini(sx_pipe *pipe)
     sx_buf_fini(&pipe->part_extent);
 }
 
-/* Compiles variants into an image of their own, only to see whether one serves all of its interval, and well. */
-static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does)
+static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_variants *one,
+                             bool *does)
 {
-    const sx_pipe *like = self;
     sx_image image;
     sx_pipe pipe = *like;
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, one->symbol_count + 1);
@@ -336,8 +335,8 @@ static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one,
     pipe.image = &image;
     pipe.variants = one;
     pipe_init(&pipe);
-    sx_code code = SX_OK;
-    *does = true;
+    sx_code code = sx_judge_make(cx, &pipe.judge);
+    *does = code == SX_OK;
     for (uint32_t v = 0; v < one->count && code == SX_OK && *does; v++) {
         code = compile_variant(cx, &pipe, v, binding);
         *does = code == SX_OK && sx_pipe_is_cheap(pipe.steady);
@@ -348,6 +347,17 @@ static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one,
         sx_ctx_reset_error(cx);
         return SX_OK;
     }
+    return code;
+}
+
+/* Compiles variants into an image of their own, only to see whether one serves all of its interval, and well. */
+static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does)
+{
+    sx_arena outer = cx->arena;
+    sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
+    sx_code code = compile_trial(cx, self, one, does);
+    sx_arena_fini(&cx->arena);
+    cx->arena = outer;
     return code;
 }
 

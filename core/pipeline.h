@@ -28,6 +28,8 @@ typedef struct {
 /* Values that one variant serves. */
 typedef struct {
     int64_t low, high;
+    /* Kernels take numbers that follow the value at run time (cases.c); else only grids follow it. */
+    bool cases;
 } sx_pipe_piece;
 #define SX_PIPE_VARIANTS_MAX 64u /* of a module */
 /* The values that a request gives a symbol, ascending: those of a list, or all of an interval. */
@@ -54,15 +56,16 @@ typedef struct {
     uint32_t count;
 } sx_pipe_variants;
 
-/* A variant that serves an interval of one symbol. Its code is made for the highest value; for the others only grids
- * differ, which are proportional to the value (EXTENTS of the module). Every kernel is proven for some of these, the
- * probes: strides and extents are affine in the symbol, so what fits two values next to each other and the lowest one
- * fits all between. */
+/* A variant that serves an interval of one symbol. Where it has no cases, its code is made for the highest value; for
+ * the others only grids differ, which are proportional to the value (EXTENTS of the module). Every kernel is proven for
+ * some of these, the probes: strides and extents are affine in the symbol, so what fits two values next to each other
+ * and the lowest one fits all between. */
 #define SX_PIPE_PROBES_MAX 4u
 typedef struct {
-    uint32_t symbol; /* by number among those of the variants */
-    int64_t high;    /* that this variant serves, */
-    int64_t most;    /* and that any variant does */
+    uint32_t symbol;   /* by number among those of the variants */
+    bool cases;        /* as in its piece */
+    int64_t low, high; /* that this variant serves, */
+    int64_t most;      /* and that any variant does */
     /* The first probe is the value below `high`; and the program for each. */
     int64_t value[SX_PIPE_PROBES_MAX];
     sx_graph *graph[SX_PIPE_PROBES_MAX];
@@ -73,6 +76,13 @@ typedef struct {
 /* Of each part of a kernel and each dimension of its grid: how many points it has for each unit of the symbol; 0: it
  * does not follow it. */
 typedef int64_t sx_pipe_follows[SX_PARTS_MAX][3];
+/* The cases of a kernel, by part, and their numbers; parts and numbers are counted from 0 on. None: it is the same for
+ * all values, or its grids follow them. */
+typedef struct {
+    sx_module_case *row;
+    sx_module_number *number;
+    uint32_t count, capacity, number_count;
+} sx_pipe_cases;
 
 /* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */
 typedef struct {
@@ -281,6 +291,11 @@ sx_code sx_pipe_place_state(sx_ctx *cx, sx_pipe *pipe);
 sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *record,
                              const sx_module_part *part, const sx_pipe_follows follows,
                              const sx_machine_maps *maps, uint32_t *index);
+/* cases.c. Appends the cases of a kernel, whose parts begin at `part_first`. */
+sx_code sx_pipe_put_cases(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_cases *cases,
+                          uint32_t part_first);
+/* The largest grid that the cases give a part. */
+void sx_pipe_largest_grid(const sx_pipe_cases *cases, uint32_t part, int64_t grid[3]);
 /* A map as a row of the module, but for the kernel and the part that it is of. */
 sx_module_map sx_pipe_map(const sx_machine_map *map);
 /* When all variants have their launches: tensors that prologues make in the same way become one, of all variants.

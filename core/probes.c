@@ -40,38 +40,62 @@ static sx_code group_rows(sx_ctx *cx, const sx_pipe *pipe, sx_pipe_subject *s,
     return SX_OK;
 }
 
+/* The subject as it is in a graph that is bound to another value. */
+static sx_code subject_in(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                          const sx_graph *graph, sx_pipe_subject *there)
+{
+    const sx_node *node = sx_graph_node(graph, (sx_node_id){s->node});
+    sx_type *type = SX_NEW_ARRAY(cx, sx_type, SX_INPUTS_MAX);
+    sx_attr *fused = SX_NEW(cx, sx_attr);
+    sx_analysis *a = SX_NEW(cx, sx_analysis);
+    if (type == NULL || fused == NULL || a == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        type[i] = sx_graph_node(graph, sx_graph_input(graph, node, i))->type;
+    }
+    sx_pipe of_value = *pipe;
+    of_value.graph = graph;
+    *there = *s;
+    there->type = type;
+    there->analysis = there->single = a;
+    SX_TRY(sx_pipe_lift(cx, &of_value, there, node, fused));
+    return sx_analysis_make(cx, fused, type, s->count, a);
+}
+
+sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, int64_t value,
+                           sx_pipe_subject *there)
+{
+    uint32_t count = pipe->variants->symbol_count;
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, count + 1);
+    sx_graph *graph;
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    memcpy(binding, pipe->binding, count * sizeof(*binding));
+    SX_ASSERT(pipe->steady->low <= value && value <= pipe->steady->high);
+    binding[pipe->steady->symbol].value = value;
+    SX_TRY(sx_graph_bind(cx, pipe->better, binding, count, &graph));
+    SX_TRY(subject_in(cx, pipe, s, graph, there));
+    return there->analysis->kind == s->analysis->kind
+               ? SX_OK
+               : SX_FAIL(cx, SX_UNIMPLEMENTED, "it is of another kind for other values");
+}
+
 sx_code sx_pipe_analyse_probes(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s)
 {
-    const sx_graph *here = pipe->graph;
     const sx_pipe_steady *steady = pipe->steady;
     sx_pipe_subject *probe = SX_NEW_ARRAY(cx, sx_pipe_subject, steady->count);
     sx_code code = probe == NULL ? cx->error.code : SX_OK;
     for (uint32_t k = 0; k < steady->count && code == SX_OK; k++) {
-        const sx_graph *graph = steady->graph[k];
-        const sx_node *node = sx_graph_node(graph, (sx_node_id){s->node});
-        sx_type *type = SX_NEW_ARRAY(cx, sx_type, SX_INPUTS_MAX);
-        sx_attr *fused = SX_NEW(cx, sx_attr);
-        sx_analysis *a = SX_NEW(cx, sx_analysis);
-        if (type == NULL || fused == NULL || a == NULL) {
-            return cx->error.code;
-        }
-        for (uint32_t i = 0; i < node->input_count; i++) {
-            type[i] = sx_graph_node(graph, sx_graph_input(graph, node, i))->type;
-        }
-        probe[k] = *s;
-        probe[k].type = type;
-        probe[k].analysis = probe[k].single = a;
-        pipe->graph = graph;
-        code = sx_pipe_lift(cx, pipe, &probe[k], node, fused);
-        code = code == SX_OK ? sx_analysis_make(cx, fused, type, s->count, a) : code;
-        pipe->graph = here;
-        if (code == SX_OK && a->kind != s->analysis->kind) {
+        code = subject_in(cx, pipe, s, steady->graph[k], &probe[k]);
+        if (code == SX_OK && probe[k].analysis->kind != s->analysis->kind) {
             return sx_pipe_unsteady(cx, pipe, s->name, "it is of another kind for other values");
         }
     }
     s->probe = probe;
     s->single = s->analysis;
-    return code == SX_OK ? group_rows(cx, pipe, s, probe) : code;
+    return code == SX_OK && !steady->cases ? group_rows(cx, pipe, s, probe) : code;
 }
 
 static bool is_steady_failure(sx_code code)
@@ -234,7 +258,8 @@ sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
         pool->loss[next] = (double)INFINITY;
         SX_TRY(lower_at(cx, pipe, s, schedule, &high));
         SX_TRY(high == NULL ? SX_OK : lower_at(cx, pipe, &s->probe[0], schedule, &near));
-        if (near != NULL && sx_pipe_follow(pipe->steady, high, near, c->follows)) {
+        if (near != NULL &&
+            (pipe->steady->cases || sx_pipe_follow(pipe->steady, high, near, c->follows))) {
             if (c->search.best_count == 0) {
                 memcpy(loss, pool->cost_ns[next], sizeof(loss));
             }

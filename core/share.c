@@ -83,6 +83,19 @@ static bool same_follows(const sx_pipe *pipe, uint32_t part, const int64_t follo
     return memcmp(its, follows, sizeof(its)) == 0;
 }
 
+/* Kernels with cases are nobody's but their own: they stand in one variant. */
+static bool has_cases(const sx_pipe *pipe, const sx_module_kernel *kernel)
+{
+    const sx_module_case *row = (const sx_module_case *)(const void *)pipe->image->cases.ptr;
+    size_t count = pipe->image->cases.len / sizeof(*row);
+    bool found = false;
+    for (size_t i = 0; i < count && !found; i++) {
+        found = row[i].part >= kernel->part_first &&
+                row[i].part - kernel->part_first < kernel->part_count;
+    }
+    return found;
+}
+
 /* They do the same, and are the same to those who read the report. */
 static bool same_kernel(const void *self, uint32_t id, const void *probe)
 {
@@ -92,7 +105,7 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
     bool same = a->node == b->node && a->kind == b->kind && a->numerics == b->numerics &&
                 a->form == b->form && a->arch == b->arch && a->level == b->level &&
                 a->arg_count == b->arg_count && a->result_count == b->result_count &&
-                a->part_count == b->part_count;
+                a->part_count == b->part_count && !has_cases(pipe, a);
     const sx_module_part *p = parts_of(pipe, a);
     for (uint32_t k = 0; same && k < b->part_count; k++) {
         same = p[k].entry - p->entry == n->part[k].entry - n->part->entry &&

@@ -9,6 +9,12 @@
 /* A variant for several values is taken where the kernels that serve all of them cost at most so much more, for each
  * value that is looked at, than those that one would make for it alone. */
 #define LOSS_MAX 1.03
+/* The same where kernels take numbers at run time: no schedule is the best one for all values. */
+#define CASES_LOSS_MAX 1.10
+/* More variants than so many, and those with cases are looked for. */
+#define WITHOUT_CASES_MAX 8u
+/* So many values at most have cases in one variant: every one of them is looked at. */
+#define CASES_VALUES_MAX 1024
 /* Where so many values in a row have a variant each, the others get one each without a trial. */
 #define ALONE_MAX 3u
 
@@ -43,7 +49,10 @@ sx_code sx_pipe_steady_make(sx_ctx *cx, sx_pipe *pipe)
         return sx_pipe_unsteady(cx, pipe, "of threads", "its code holds the extents");
     }
     *steady = (sx_pipe_steady){
-        .symbol = symbol, .high = piece.high, .most = values->piece[values->count - 1].high};
+        .symbol = symbol, .cases = piece.cases, .low = piece.low, .high = piece.high, .most = 0};
+    for (uint32_t k = 0; k < values->count; k++) {
+        steady->most = sx_max_i64(steady->most, values->piece[k].high);
+    }
     put_probe(steady, piece.high - 1);
     put_probe(steady, piece.low);
     put_probe(steady, piece.low + 1);
@@ -124,9 +133,10 @@ sx_code sx_pipe_regrid(sx_ctx *cx, const sx_pipe_steady *steady, uint32_t probe,
 
 bool sx_pipe_is_cheap(const sx_pipe_steady *steady)
 {
+    double most = steady->cases ? CASES_LOSS_MAX : LOSS_MAX;
     bool cheap = true;
     for (uint32_t k = 0; k <= steady->count; k++) {
-        cheap = cheap && steady->cost_ns[k] <= LOSS_MAX * steady->best_ns[k];
+        cheap = cheap && steady->cost_ns[k] <= most * steady->best_ns[k];
     }
     return cheap;
 }
@@ -191,8 +201,8 @@ static sx_code find_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t sym
     return SX_OK;
 }
 
-sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
-                    sx_pipe_variants *cut)
+static sx_code cut_up(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                      sx_pipe_variants *cut)
 {
     uint32_t symbol;
     sx_pipe_piece rest;
@@ -216,7 +226,7 @@ sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tria
                 sx_short_name(from->symbol[symbol].name).text, (long long)whole.low,
                 (long long)whole.high, SX_PIPE_VARIANTS_MAX);
         }
-        piece[count] = (sx_pipe_piece){rest.low, rest.low};
+        piece[count] = (sx_pipe_piece){.low = rest.low, .high = rest.low};
         if (alone <= ALONE_MAX) {
             SX_TRY(find_piece(cx, from, symbol, rest, trial, &piece[count]));
         }
@@ -228,4 +238,74 @@ sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tria
     cut->symbol[symbol].count = count;
     cut->count = from->count * count;
     return SX_OK;
+}
+
+/* The longest piece up to rest.high of those that begin at its low end, or at twice a begin. */
+static sx_code find_piece_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+                               sx_pipe_piece rest, const sx_pipe_trial *trial, sx_pipe_piece *piece)
+{
+    bool does = false;
+    *piece = (sx_pipe_piece){.low = rest.low, .high = rest.high, .cases = true};
+    piece->low = sx_max_i64(piece->low, piece->high - CASES_VALUES_MAX + 1);
+    while (piece->low < piece->high && !does) {
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does));
+        if (!does) {
+            piece->low = sx_min_i64(2 * piece->low, piece->high);
+        }
+    }
+    return SX_OK;
+}
+
+/* Pieces with cases, from the highest value down. *done false: there would be more than `most`. */
+static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                        uint32_t most, sx_pipe_variants *cut, bool *done)
+{
+    uint32_t symbol, count = 0;
+    sx_pipe_piece rest;
+    bool there = sx_pipe_variant_piece(from, 0, &symbol, &rest);
+    SX_ASSERT(there && most >= 1);
+    sx_pipe_piece *piece = SX_NEW_ARRAY(cx, sx_pipe_piece, most);
+    *cut = *from;
+    cut->symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
+    if (piece == NULL || cut->symbol == NULL) {
+        return cx->error.code;
+    }
+    for (*done = true; rest.low <= rest.high && *done; rest.high = piece[most - count].low - 1) {
+        SX_TRY(find_piece_down(cx, from, symbol, rest, trial, &piece[most - ++count]));
+        *done = count < most || piece[0].low == rest.low;
+        if (!*done) {
+            break;
+        }
+    }
+    memcpy(cut->symbol, from->symbol, from->symbol_count * sizeof(*cut->symbol));
+    cut->symbol[symbol].piece = piece + (most - count);
+    cut->symbol[symbol].count = count;
+    cut->count = from->count * count;
+    return SX_OK;
+}
+
+sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                    sx_pipe_variants *cut)
+{
+    uint32_t symbol;
+    sx_pipe_piece whole;
+    sx_code code = cut_up(cx, from, trial, cut);
+    if ((code != SX_OK && code != SX_LIMIT) || !sx_pipe_variant_piece(from, 0, &symbol, &whole)) {
+        return code;
+    }
+    uint32_t most = code == SX_OK ? cut->symbol[symbol].count : SX_PIPE_VARIANTS_MAX / from->count;
+    if (code == SX_OK && most <= WITHOUT_CASES_MAX) {
+        return SX_OK;
+    }
+    const sx_error error = cx->error;
+    sx_pipe_variants with;
+    bool done;
+    sx_ctx_reset_error(cx);
+    SX_TRY(cut_down(cx, from, trial, most, &with, &done));
+    if (done) {
+        *cut = with;
+        return SX_OK;
+    }
+    cx->error = error;
+    return code;
 }

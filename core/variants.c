@@ -18,7 +18,7 @@ static sx_code put_value(sx_ctx *cx, sx_pipe_values *symbol, int64_t value)
     for (uint32_t i = symbol->count; i > at; i--) {
         symbol->piece[i] = symbol->piece[i - 1];
     }
-    symbol->piece[at] = (sx_pipe_piece){value, value};
+    symbol->piece[at] = (sx_pipe_piece){.low = value, .high = value};
     symbol->count++;
     return SX_OK;
 }
@@ -64,7 +64,8 @@ static sx_code put_interval(sx_ctx *cx, sx_pipe_variants *variants, const sx_int
         return cx->error.code;
     }
     for (int64_t value = interval->low; value <= interval->low + more; value++) {
-        symbol->piece[symbol->count++] = (sx_pipe_piece){value, whole ? interval->high : value};
+        symbol->piece[symbol->count++] =
+            (sx_pipe_piece){.low = value, .high = whole ? interval->high : value};
     }
     return SX_OK;
 }

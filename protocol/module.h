@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 7u
+#define SX_MODULE_VERSION 8u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -78,7 +78,9 @@ typedef struct {
     SX_SECTION(GUARDS, "guards", sx_module_guard, guard, 64)           \
     SX_SECTION(EXTENTS, "extents", sx_module_extent, extent, 64)       \
     SX_SECTION(CUBINS, "cubins", sx_module_cubin, cubin, 64)           \
-    SX_SECTION(MAPS, "maps", sx_module_map, map, 64)
+    SX_SECTION(MAPS, "maps", sx_module_map, map, 64)                   \
+    SX_SECTION(CASES, "cases", sx_module_case, cases, 64)              \
+    SX_SECTION(NUMBERS, "numbers", sx_module_number, number, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -165,6 +167,22 @@ typedef struct {
     uint32_t what, index, dimension, symbol;
     int64_t scale, divisor;
 } sx_module_extent;
+
+/* A number that follows the symbol of its case: (scale * value + offset) / modulus, which leaves no remainder. */
+typedef struct {
+    int64_t scale, offset;
+} sx_module_number;
+/* A part of x86-64 code may be for some values of a symbol alone, and take numbers at run time: it then has cases, for
+ * the values from `low` to `high` that leave `remainder` when divided by `modulus`; both ends are such values. The
+ * numbers of a case are the grid (in the record of the part stands the largest), and what the code finds behind the
+ * index of the point. All cases of a part have equally many. The first one that holds counts; where none does, the part
+ * has no points. Rows ascend by part, and their numbers lie one behind the other. */
+#define SX_MODULE_NUMBERS_MAX 64u /* of a case */
+typedef struct {
+    uint32_t part, symbol;
+    int64_t low, high, modulus, remainder;
+    uint32_t number_first, number_count;
+} sx_module_case;
 
 /* ---- tensors ---- */
 
@@ -493,6 +511,11 @@ const sx_module_extent *sx_module_extents_of(const sx_module *module, sx_module_
                                              uint32_t index, uint32_t *count);
 /* The extent that a row gives for this value of its symbol. */
 int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value);
+/* The cases of a part. */
+const sx_module_case *sx_module_cases_of(const sx_module *module, uint32_t part, uint32_t *count);
+bool sx_module_case_holds(const sx_module_case *row, int64_t value);
+int64_t sx_module_number_of(const sx_module *module, const sx_module_case *row, uint32_t number,
+                            int64_t value);
 /* The machine code of a part for GPUs of this compute capability; NULL: there is none. */
 const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part, uint32_t level);
 /* What the copy engine reads at the entry of a part, in the order of the parameters. */

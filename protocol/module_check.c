@@ -561,6 +561,18 @@ static sx_code check_counts(sx_ctx *cx, const sx_module *module)
     return SX_OK;
 }
 
+/* Every number is one of a case. */
+static sx_code check_numbers(sx_ctx *cx, const sx_module *module)
+{
+    const sx_module_case *last =
+        module->cases_count > 0 ? &module->cases[module->cases_count - 1] : NULL;
+    uint64_t used = last != NULL ? (uint64_t)last->number_first + last->number_count : 0;
+    return module->number_count == used
+               ? SX_OK
+               : SX_FAIL(cx, SX_CORRUPT, "module numbers: %llu, the cases have %llu",
+                         U(module->number_count), U(used));
+}
+
 sx_code sx_module_check_records(sx_ctx *cx, const sx_module *module)
 {
     SX_TRY(check_counts(cx, module));
@@ -575,6 +587,8 @@ sx_code sx_module_check_records(sx_ctx *cx, const sx_module *module)
     SX_TRY(check_each(cx, module, check_cubin, module->cubin_count));
     SX_TRY(check_each(cx, module, sx_module_check_map, module->map_count));
     SX_TRY(check_each(cx, module, check_extent, module->extent_count));
+    SX_TRY(check_each(cx, module, sx_module_check_case, module->cases_count));
+    SX_TRY(check_numbers(cx, module));
     SX_TRY(check_each(cx, module, check_alias, module->tensor_count));
     SX_TRY(check_each(cx, module, check_arg, module->arg_count));
     SX_TRY(sx_module_check_launches(cx, module));

@@ -18,6 +18,8 @@ sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module);
 /* module_map.c: a map by itself; and those of a kernel launch, which is in order, against its arguments. */
 sx_code sx_module_check_map(sx_ctx *cx, const sx_module *module, uint64_t index);
 sx_code sx_module_check_mapped(sx_ctx *cx, const sx_module *module, uint64_t launch);
+/* module_case.c: a case by itself, and against the one before it. */
+sx_code sx_module_check_case(sx_ctx *cx, const sx_module *module, uint64_t index);
 /* module_variant.c: is there a variant for all values of the symbols? After the checks of the records.
  *   errors   SX_CORRUPT names the first values without one; SX_NOMEM */
 sx_code sx_module_check_cover(sx_ctx *cx, const sx_module *module);

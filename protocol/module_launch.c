@@ -395,6 +395,8 @@ static bool is_same_for_all(const place *p)
         uint32_t rows;
         (void)sx_module_extents_of(module, SX_EXTENT_PART, kernel->part_first + k, &rows);
         same = rows == 0;
+        (void)sx_module_cases_of(module, kernel->part_first + k, &rows);
+        same = same && rows == 0;
     }
     return same;
 }

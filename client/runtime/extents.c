@@ -48,6 +48,44 @@ static void follow_symbols(sxr_program *program)
     }
 }
 
+/* The case of each part that has some, and its numbers. */
+static void follow_cases(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint64_t i = 0; i < module->cases_count; i++) {
+        sx_module_part *part = &program->part[module->cases[i].part];
+        memset(part->grid, 0, sizeof(part->grid));
+        program->part_case[module->cases[i].part] = SX_MODULE_NONE;
+    }
+    for (uint64_t i = module->cases_count; i-- > 0;) { /* the first one that holds counts */
+        const sx_module_case *row = &module->cases[i];
+        int64_t value = program->value[row->symbol];
+        for (uint32_t k = 0; sx_module_case_holds(row, value) && k < row->number_count; k++) {
+            int64_t number = sx_module_number_of(module, row, k, value);
+            program->number[row->number_first + k] = number;
+            if (k < 3) {
+                program->part[row->part].grid[k] = number;
+            }
+            program->part_case[row->part] = (uint32_t)i;
+        }
+    }
+}
+
+const sx_module_part *sxr_part(const sxr_program *program, uint32_t part)
+{
+    SX_ASSERT(part < program->module.part_count);
+    return &program->part[part];
+}
+
+const int64_t *sxr_part_numbers(const sxr_program *program, uint32_t part, uint32_t *count)
+{
+    SX_ASSERT(part < program->module.part_count && count != NULL);
+    uint32_t which = program->part_case[part];
+    const sx_module_case *row = which != SX_MODULE_NONE ? &program->module.cases[which] : NULL;
+    *count = row != NULL ? row->number_count - 3 : 0;
+    return row != NULL ? program->number + row->number_first + 3 : NULL;
+}
+
 /* Once all symbols have values. */
 void sxr_extents_follow(sxr_program *program)
 {
@@ -63,12 +101,16 @@ void sxr_extents_follow(sxr_program *program)
     }
     take_largest(program);
     follow_symbols(program);
+    follow_cases(program);
 }
 
 void sxr_extents_init(sxr_program *program)
 {
     const sx_module *module = &program->module;
     take_largest(program);
+    for (uint64_t p = 0; p < module->part_count; p++) {
+        program->part_case[p] = SX_MODULE_NONE;
+    }
     program->variant = SX_MODULE_NONE;
     for (uint32_t s = 0; s < module->symbol_count; s++) {
         if (sx_module_symbol_fixed(module, s)) {

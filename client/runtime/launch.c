@@ -37,9 +37,16 @@ static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
         kernel_entry entry;
         void *address = program->code + part->entry;
         memcpy(&entry, &address, sizeof(entry)); /* object to function pointer, as POSIX allows */
+        uint32_t numbers;
+        const int64_t *number = sxr_part_numbers(program, task->kernel->part_first + p, &numbers);
+        int64_t index[SX_MODULE_NUMBERS_MAX];
+        for (uint32_t k = 0; begin < end && k < numbers; k++) {
+            index[3 + k] = number[k];
+        }
         for (int64_t i = begin; i < end; i++) {
-            int64_t index[3] = {i / (part->grid[1] * part->grid[2]),
-                                i / part->grid[2] % part->grid[1], i % part->grid[2]};
+            index[0] = i / (part->grid[1] * part->grid[2]);
+            index[1] = i / part->grid[2] % part->grid[1];
+            index[2] = i % part->grid[2];
             entry(task->buffer, index, workspace);
         }
         base += points;

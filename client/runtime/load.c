@@ -203,6 +203,8 @@ static sx_code make_arrays(sx_ctx *cx, sxr_program *program)
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->bytes), &program->bytes));
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->dim), &program->dim));
     SX_TRY(make_array(cx, module->part_count, sizeof(*program->part), &program->part));
+    SX_TRY(make_array(cx, module->part_count, sizeof(uint32_t), &program->part_case));
+    SX_TRY(make_array(cx, module->number_count, sizeof(int64_t), &program->number));
     return make_array(cx, module->launch_count, sizeof(*program->rounds), &program->rounds);
 }
 
@@ -435,6 +437,8 @@ void sxr_close(sxr_program *program)
     free(program->bytes);
     free(program->dim);
     free(program->part);
+    free(program->part_case);
+    free(program->number);
     free(program->rounds);
     free(program);
 }

@@ -66,6 +66,10 @@ struct sxr_program {
     int64_t (*dim)[SX_MODULE_RANK_MAX];
     /* [part_count] the parts of kernels with their grids. */
     sx_module_part *part;
+    /* [part_count] of a part with cases the one that holds; SX_MODULE_NONE: none, or there are no cases. */
+    uint32_t *part_case;
+    /* [number_count] what the numbers of these cases are. */
+    int64_t *number;
     /* [launch_count] how many rounds a loop has. */
     uint64_t *rounds;
     /* [tensor_count] copies of sxr_remember; NULL: nothing is remembered. */

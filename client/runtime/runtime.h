@@ -70,6 +70,10 @@ int64_t sxr_extent(const sxr_program *program, uint32_t symbol);
 uint32_t sxr_variant(const sxr_program *program);
 /* Bytes and extents of a tensor for the values of the symbols. Before they all have values: the largest. */
 uint64_t sxr_size(const sxr_program *program, uint32_t tensor);
+/* A part of a kernel with the grid that it has for the values of the symbols, which may be empty; and what its code
+ * finds behind the index of the point. */
+const sx_module_part *sxr_part(const sxr_program *program, uint32_t part);
+const int64_t *sxr_part_numbers(const sxr_program *program, uint32_t part, uint32_t *count);
 const int64_t *sxr_shape(const sxr_program *program, uint32_t tensor);
 
 /* ---- binding ---- */

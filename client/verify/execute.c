@@ -73,7 +73,7 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
     e->points = 0;
     e->path = NULL;
     for (uint32_t p = 0; p < e->kernel->part_count; p++) {
-        const int64_t *grid = module->part[e->kernel->part_first + p].grid;
+        const int64_t *grid = sxr_part(executor->program, e->kernel->part_first + p)->grid;
         e->points += grid[0] * grid[1] * grid[2];
     }
 }
@@ -83,17 +83,20 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
 {
     sxr_executor *x = e->executor;
     const sx_module *module = sxr_module(x->program);
-    const sx_module_part *part = &module->part[e->kernel->part_first];
+    uint32_t next = e->kernel->part_first;
     while (count > 0) {
+        const sx_module_part *part = sxr_part(x->program, next);
         int64_t points = part->grid[0] * part->grid[1] * part->grid[2];
         if (first >= points) {
             first -= points;
-            part++;
+            next++;
             continue;
         }
         int64_t here = sx_min_i64(count, points - first);
         sx_machine_maps maps;
-        sxr_maps_of(module, (uint32_t)(part - module->part), &maps);
+        uint32_t numbers;
+        sxr_maps_of(module, next, &maps);
+        const int64_t *number = sxr_part_numbers(x->program, next, &numbers);
         const sx_emulation what = {.entry = (uint32_t)part->entry,
                                    .grid = {part->grid[0], part->grid[1], part->grid[2]},
                                    .first = first,
@@ -104,7 +107,9 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
                                    .threads = part->threads,
                                    .shared_bytes = part->shared_bytes,
                                    .maps = &maps,
-                                   .path = e->path};
+                                   .path = e->path,
+                                   .number = number,
+                                   .number_count = numbers};
         uint32_t mxcsr = sxr_mxcsr_get();
         sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
         sx_code code = x->target->emulate(x->cx, x->emulator, &what);

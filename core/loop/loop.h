@@ -96,6 +96,21 @@ typedef struct {
 /* What a block of threads does at a point of the grid: core/tile/program.h. */
 typedef struct sx_tile sx_tile;
 
+/* A number of a program that comes when it is launched, as index[3 + slot] of the entry ABI below: what is added to the
+ * offset of an address, or the coefficient of an address or the trip count of a loop, which is what the program has
+ * where it was lowered (more than 1 for a loop, not 0 for a coefficient). Machine code alone knows them; checks,
+ * interpreter and judge read the program as it was lowered for one value. */
+typedef enum { SX_COMES_OFFSET, SX_COMES_COEF, SX_COMES_TRIP } sx_comes_kind;
+typedef struct {
+    sx_comes_kind kind;
+    /* The number of the address, or of the LOOP item. */
+    uint32_t at;
+    /* Of a coefficient. */
+    uint32_t variable;
+    uint32_t slot;
+} sx_comes;
+#define SX_COMES_SLOTS_MAX 61u /* of a part */
+
 /* A program that is run once for every point of its grid. */
 typedef struct {
     /* How many points each dimension of the grid has, at least 1. */
@@ -116,6 +131,9 @@ typedef struct {
      * warps may work at a point: each runs all of the program but the loops over warps, and waits for the others
      * before and behind these. Everything is stored in such loops; the workspace belongs to the block. */
     uint32_t warps;
+    /* Which of its numbers come at run time, and in how many slots. */
+    const sx_comes *comes;
+    uint32_t comes_count, slot_count;
 } sx_part;
 #define SX_PART_WARPS_MAX 32
 
@@ -263,8 +281,9 @@ sx_code sx_kernel_eval_point(sx_ctx *cx, const sx_kernel *kernel, uint32_t part,
  * `void NAME_pP(void *const *buffer, const long long *index, void *workspace)`. The tests' oracle for machine code. */
 sx_code sx_kernel_emit_c(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 
-/* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t index[3], void
- * *workspace): `buffer` without the workspace; SysV, leaf, MXCSR default on entry (the runtime's duty). */
+/* Entry ABI of machine code, one entry per part: void entry(void *const *buffer, const int64_t *index, void
+ * *workspace): `buffer` without the workspace, `index` the grid point and behind it the numbers of the part that come
+ * at run time; SysV, leaf, MXCSR default on entry (the runtime's duty). */
 
 /* The vector instructions that a program is lowered for. */
 typedef struct {

@@ -79,7 +79,11 @@ typedef struct {
     uint32_t threads, shared_bytes;
     const sx_machine_maps *maps; /* of a block program; NULL: none */
     sx_emulated_path *path;      /* NULL: not wanted */
+    /* What the code finds behind the index of a point. */
+    const int64_t *number;
+    uint32_t number_count;
 } sx_emulation;
+#define SX_EMULATION_NUMBERS_MAX 61u
 /* The indices of a point. */
 static inline void sx_emulation_index(const sx_emulation *what, int64_t point, int64_t index[3])
 {

@@ -96,6 +96,31 @@ sx_x64_arg sx_gen_address(sx_gen *g, uint32_t index, int64_t extra)
     return sx_x64_mem_index(base, fetch(g, scalar, SX_RCX_SCRATCH), 1, (int32_t)disp);
 }
 
+/* The number that comes in a slot, one more than that of sx_comes, in rcx. */
+static void load_number(sx_gen *g, uint32_t slot)
+{
+    SX_ASSERT(slot > 0 && slot <= g->part->slot_count);
+    uint32_t from = fetch(g, &g->general.live[SX_ARG_INDEX], SX_RCX_SCRATCH);
+    SX_X64_PUT(g->as, MOV, sx_x64_r64(SX_RCX_SCRATCH), sx_x64_mem(from, (int32_t)(8 * (2 + slot))));
+}
+
+/* reg += the number * grid index; uses rcx, and another register where the index lives on the stack. */
+static void add_number_term(sx_gen *g, uint32_t reg, uint32_t grid, uint32_t slot)
+{
+    bool at_hand = g->general.live[SX_ARG_INDEX].reg >= 0;
+    uint32_t from = fetch(g, &g->general.live[SX_ARG_INDEX], SX_RCX_SCRATCH);
+    uint32_t other = at_hand ? SX_RCX_SCRATCH : reg != SX_RAX_SCRATCH ? SX_RAX_SCRATCH : SX_RBX;
+    if (other == SX_RBX) {
+        SX_X64_PUT(g->as, PUSH, sx_x64_r64(other));
+    }
+    SX_X64_PUT(g->as, MOV, sx_x64_r64(other), sx_x64_mem(from, (int32_t)(8 * (2 + slot))));
+    SX_X64_PUT(g->as, IMUL, sx_x64_r64(other), sx_x64_mem(from, (int32_t)(8 * grid)));
+    SX_X64_PUT(g->as, ADD, sx_x64_r64(reg), sx_x64_r64(other));
+    if (other == SX_RBX) {
+        SX_X64_PUT(g->as, POP, sx_x64_r64(other));
+    }
+}
+
 /* reg += coefficient * grid index; uses rcx. A coefficient beyond 32 bits goes in two parts. */
 static void add_grid_term(sx_gen *g, uint32_t reg, uint32_t grid, int64_t coefficient)
 {
@@ -138,9 +163,17 @@ static void set_up_stream(sx_gen *g, uint32_t index)
         SX_X64_PUT(g->as, MOV, sx_x64_r64(reg), sx_x64_mem(from, (int32_t)(8 * stream->buffer)));
     }
     for (uint32_t grid = 0; grid < 3; grid++) {
-        add_grid_term(g, reg, grid, stream->coef[grid]);
+        if (stream->coef_slot[grid] != 0) {
+            add_number_term(g, reg, grid, stream->coef_slot[grid]);
+        } else {
+            add_grid_term(g, reg, grid, stream->coef[grid]);
+        }
     }
     add_imm(g, reg, stream->base);
+    if (stream->base_slot != 0) {
+        load_number(g, stream->base_slot);
+        SX_X64_PUT(g->as, ADD, sx_x64_r64(reg), sx_x64_r64(SX_RCX_SCRATCH));
+    }
     keep(g, live, reg);
 }
 
@@ -172,8 +205,13 @@ static void open_loop(sx_gen *g, sx_gen_loop *loop, uint32_t index)
     }
     const sx_live *counter = &g->general.live[g->first_counter + index];
     uint32_t reg = counter->reg >= 0 ? (uint32_t)counter->reg : SX_RAX_SCRATCH;
-    move_imm(g, reg, loop->trip);
-    keep(g, counter, reg);
+    if (loop->trip_slot != 0) {
+        load_number(g, loop->trip_slot);
+        keep(g, counter, SX_RCX_SCRATCH);
+    } else {
+        move_imm(g, reg, loop->trip);
+        keep(g, counter, reg);
+    }
     if (loop->innermost) {
         sx_x64_align(g->as, 32);
     }
@@ -181,11 +219,48 @@ static void open_loop(sx_gen *g, sx_gen_loop *loop, uint32_t index)
     sx_x64_label_put(g->as, loop->label);
 }
 
+/* The pointer += or, where `back`, -= rcx. */
+static void add_rcx(sx_gen *g, const sx_live *live, bool back)
+{
+    sx_x64_arg rcx = sx_x64_r64(SX_RCX_SCRATCH);
+    if (back) {
+        SX_X64_PUT(g->as, NEG, rcx);
+    }
+    SX_X64_PUT(g->as, ADD, live->reg >= 0 ? sx_x64_r64((uint32_t)live->reg) : sx_gen_slot(live),
+               rcx);
+}
+
+/* Takes a pointer back to where it was before the loop, of which numbers come at run time. rax and rcx are used. */
+static void take_back(sx_gen *g, const sx_gen_loop *loop, const sx_stream *stream,
+                      const sx_live *live)
+{
+    sx_x64_arg rcx = sx_x64_r64(SX_RCX_SCRATCH), rax = sx_x64_r64(SX_RAX_SCRATCH);
+    uint32_t slot = stream->coef_slot[loop->variable];
+    if (slot != 0) {
+        load_number(g, slot);
+    } else {
+        move_imm(g, SX_RCX_SCRATCH, stream->coef[loop->variable]);
+    }
+    SX_X64_PUT(g->as, MOV, rax, rcx);
+    if (loop->trip_slot != 0) {
+        load_number(g, loop->trip_slot);
+    } else {
+        move_imm(g, SX_RCX_SCRATCH, loop->trip);
+    }
+    SX_X64_PUT(g->as, IMUL, rcx, rax);
+    add_rcx(g, live, true);
+}
+
 static sx_code close_loop(sx_gen *g, const sx_gen_loop *loop, uint32_t index)
 {
     for (uint32_t s = loop->first_step; s != SX_GEN_NONE; s = g->step[s].next) {
         uint32_t stream = g->step[s].stream;
-        add_to_live(g, stream_live(g, stream), g->stream[stream].coef[loop->variable]);
+        if (g->stream[stream].coef_slot[loop->variable] != 0) {
+            load_number(g, g->stream[stream].coef_slot[loop->variable]);
+            add_rcx(g, stream_live(g, stream), false);
+        } else {
+            add_to_live(g, stream_live(g, stream), g->stream[stream].coef[loop->variable]);
+        }
     }
     if (loop->trip > 1) {
         const sx_live *counter = &g->general.live[g->first_counter + index];
@@ -194,16 +269,22 @@ static sx_code close_loop(sx_gen *g, const sx_gen_loop *loop, uint32_t index)
         SX_X64_PUT(g->as, JNE, sx_x64_to(loop->label));
     }
     for (uint32_t s = loop->first_step; s != SX_GEN_NONE; s = g->step[s].next) {
-        uint32_t stream = g->step[s].stream;
+        const sx_stream *stream = &g->stream[g->step[s].stream];
+        const sx_live *live = stream_live(g, g->step[s].stream);
         int64_t whole;
-        if (!sx_mul_i64(g->stream[stream].coef[loop->variable], loop->trip, &whole)) {
+        if (!sx_mul_i64(stream->coef[loop->variable], loop->trip, &whole)) {
             return SX_FAIL(g->cx, SX_LIMIT,
                            "kernel %s: part %u: loop of %lld steps of %lld bytes overflows",
                            g->kernel->name, g->part_index, (long long)loop->trip,
-                           (long long)g->stream[stream].coef[loop->variable]);
+                           (long long)stream->coef[loop->variable]);
         }
-        if (stream_live(g, stream)->end > 2 * loop->end + 1) { /* back to the start: used again */
-            add_to_live(g, stream_live(g, stream), -whole);
+        if (live->end <= 2 * loop->end + 1) {
+            continue;
+        }
+        if (stream->coef_slot[loop->variable] != 0 || loop->trip_slot != 0) {
+            take_back(g, loop, stream, live);
+        } else { /* back to the start: used again */
+            add_to_live(g, live, -whole);
         }
     }
     return SX_OK;

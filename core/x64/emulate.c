@@ -48,6 +48,8 @@ struct sx_x64_emulator {
     uint8_t *stack;
     size_t stack_bytes;
     sx_x64_work work;
+    const int64_t *number; /* behind the index */
+    uint32_t number_count;
 };
 
 typedef struct {
@@ -696,8 +698,8 @@ static uint64_t enter(machine *m, uint64_t *pointers, int64_t *index, uint32_t b
     m->region[REGION_STACK] = (sx_region){"the stack", e->stack, e->stack_bytes, true, NULL};
     m->region[REGION_POINTERS] = (sx_region){"the table of buffers", (uint8_t *)pointers,
                                              buffer_count * sizeof(*pointers), false, NULL};
-    m->region[REGION_INDEX] =
-        (sx_region){"the index", (uint8_t *)index, 3 * sizeof(*index), false, NULL};
+    m->region[REGION_INDEX] = (sx_region){"the index", (uint8_t *)index,
+                                          (3 + e->number_count) * sizeof(*index), false, NULL};
     memset(m->vector, 0xA7, sizeof(m->vector));
     memset(m->mask, 0xA7, sizeof(m->mask));
     for (uint32_t i = 0; i < 16; i++) {
@@ -734,7 +736,10 @@ sx_code sx_x64_emulate(sx_ctx *cx, sx_x64_emulator *e, uint32_t entry, const sx_
     if (workspace != NULL) {
         m.region[REGION_WORKSPACE] = *workspace;
     }
-    int64_t position[3] = {index[0], index[1], index[2]};
+    int64_t position[3 + SX_EMULATION_NUMBERS_MAX] = {index[0], index[1], index[2]};
+    for (uint32_t k = 0; k < e->number_count; k++) {
+        position[3 + k] = e->number[k];
+    }
     uint64_t rsp = enter(&m, pointers, position, buffer_count, workspace != NULL);
     uint32_t at = e->at[entry] - 1;
     while (!m.returned && !m.failed) {
@@ -743,6 +748,13 @@ sx_code sx_x64_emulate(sx_ctx *cx, sx_x64_emulator *e, uint32_t entry, const sx_
         SX_TRY(sx_spend(cx, e->work.instructions - before));
     }
     return m.failed ? cx->error.code : check_return(&m, rsp);
+}
+
+void sx_x64_emulator_take(sx_x64_emulator *emulator, const int64_t *number, uint32_t count)
+{
+    SX_ASSERT(count <= SX_EMULATION_NUMBERS_MAX && (number != NULL || count == 0));
+    emulator->number = number;
+    emulator->number_count = count;
 }
 
 sx_x64_work sx_x64_emulated(const sx_x64_emulator *emulator)

@@ -26,7 +26,10 @@ typedef struct sx_x64_emulator sx_x64_emulator;
 sx_code sx_x64_emulator_make(sx_ctx *cx, sx_span blob, const uint32_t *entry, uint32_t entry_count,
                              const sx_x64_meaning *meaning, sx_x64_emulator **emulator);
 
-/* Calls one entry as loop.h states: entry(buffer pointers, index[3], workspace).
+/* What the code of the entries called from now on finds behind the index; borrowed. None at first. */
+void sx_x64_emulator_take(sx_x64_emulator *emulator, const int64_t *number, uint32_t count);
+
+/* Calls one entry as loop.h states: entry(buffer pointers, index, workspace).
  *   entry     one of those given to sx_x64_emulator_make
  *   workspace NULL: the null pointer
  *   fuel      one per instruction

@@ -50,6 +50,8 @@ typedef struct {
     uint32_t depth;
     uint32_t variable;
     int64_t trip;
+    /* One more than the slot in which the trip count comes; 0: it is `trip`. */
+    uint32_t trip_slot;
     /* The first of the streams that this loop advances, a number in `step` of sx_gen. */
     uint32_t first_step;
     /* The label of its first instruction. */
@@ -58,12 +60,15 @@ typedef struct {
 } sx_gen_loop;
 
 /* A pointer that loops advance: buffer + base + sum of coefficient * variable, in bytes. Where `buffer` is
- * SX_STREAM_VALUE it is an integer, the sum alone. */
+ * SX_STREAM_VALUE it is an integer, the sum alone. Slots are one more than those of sx_comes, and 0 where a number is
+ * in the program: what is added to the base, and what stands for a coefficient. */
 #define SX_STREAM_VALUE UINT32_MAX
 typedef struct {
     uint32_t buffer;
     int64_t base;
     int64_t coef[SX_LOOP_VARS_MAX];
+    uint32_t base_slot;
+    uint32_t coef_slot[SX_LOOP_VARS_MAX];
 } sx_stream;
 /* A stream in the list of a loop, and the number of the next one, or SX_GEN_NONE. */
 typedef struct {

@@ -43,6 +43,13 @@ static sx_code find_loops(sx_gen *g)
         }
     }
     SX_ASSERT(open == SX_GEN_NONE);
+    for (uint32_t k = 0; k < part->comes_count; k++) {
+        const sx_comes *comes = &part->comes[k];
+        if (comes->kind == SX_COMES_TRIP) {
+            SX_ASSERT(part->item[comes->at].kind == SX_ITEM_LOOP && part->item[comes->at].trip > 1);
+            g->loop[g->item_loop[comes->at]].trip_slot = 1 + comes->slot;
+        }
+    }
     return SX_OK;
 }
 
@@ -223,6 +230,24 @@ static int64_t far_part(int64_t offset)
     return (offset + half) & ~(2 * half - 1);
 }
 
+/* Which numbers of an address come at run time. */
+static void find_slots(const sx_gen *g, uint32_t addr, sx_stream *stream)
+{
+    for (uint32_t k = 0; k < g->part->comes_count; k++) {
+        const sx_comes *comes = &g->part->comes[k];
+        if (comes->kind == SX_COMES_TRIP || comes->at != addr) {
+            continue;
+        }
+        SX_ASSERT(comes->slot < g->part->slot_count && comes->variable < SX_LOOP_VARS_MAX);
+        if (comes->kind == SX_COMES_OFFSET) {
+            stream->base_slot = 1 + comes->slot;
+        } else {
+            SX_ASSERT(stream->coef[comes->variable] != 0);
+            stream->coef_slot[comes->variable] = 1 + comes->slot;
+        }
+    }
+}
+
 static sx_code find_streams(sx_gen *g)
 {
     g->item_stream = SX_NEW_ARRAY(g->cx, uint32_t, (size_t)g->part->item_count + 1);
@@ -245,6 +270,8 @@ static sx_code find_streams(sx_gen *g)
             wanted.buffer = addr->buffer;
             wanted.base = far_part(addr->offset);
             memcpy(wanted.coef, addr->coef, sizeof(wanted.coef));
+            SX_TRY(sx_spend(g->cx, g->part->comes_count / 16));
+            find_slots(g, item->addr, &wanted);
         } else {
             continue;
         }
@@ -459,6 +486,24 @@ static bool emits_nothing(const sx_gen *g, const sx_item *item, uint32_t i)
     return g->constant_of[item->dst] != SX_GEN_NONE || g->fold_of[item->dst] == i;
 }
 
+/* The index is needed to the end of a loop whose numbers come with it, and so to the end of those around it. */
+static void note_slots(const sx_gen *g, uint32_t loop)
+{
+    const sx_gen_loop *l = &g->loop[loop];
+    bool comes = l->trip_slot != 0;
+    for (uint32_t s = l->first_step; s != SX_GEN_NONE; s = g->step[s].next) {
+        comes = comes || g->stream[g->step[s].stream].coef_slot[l->variable] != 0;
+    }
+    if (comes) {
+        sx_live *live = &g->general.live[SX_ARG_INDEX];
+        live->start = 0;
+        live->weight += use_weight(g, l->end);
+        for (uint32_t k = loop; k != SX_GEN_NONE; k = g->loop[k].parent) {
+            stretch(live, position(g->loop[k].end) + 1);
+        }
+    }
+}
+
 static sx_code find_intervals(sx_gen *g)
 {
     for (uint32_t i = 0; i < g->part->item_count; i++) {
@@ -489,7 +534,8 @@ static sx_code find_intervals(sx_gen *g)
         }
         bool value = stream->buffer == SX_STREAM_VALUE;
         bool work = !value && g->kernel->buffer[stream->buffer].role == SX_BUFFER_WORKSPACE;
-        bool grid = stream->coef[0] != 0 || stream->coef[1] != 0 || stream->coef[2] != 0;
+        bool grid = stream->coef[0] != 0 || stream->coef[1] != 0 || stream->coef[2] != 0 ||
+                    stream->base_slot != 0;
         bool needs[SX_ARG_COUNT] = {!value && !work, grid, work};
         for (uint32_t a = 0; a < SX_ARG_COUNT; a++) {
             if (needs[a]) {
@@ -498,6 +544,9 @@ static sx_code find_intervals(sx_gen *g)
                 g->general.live[a].weight++;
             }
         }
+    }
+    for (uint32_t l = 0; l < g->loop_count; l++) {
+        note_slots(g, l);
     }
     return SX_OK;
 }

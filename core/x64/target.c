@@ -36,6 +36,7 @@ static sx_code emulator_make(sx_ctx *cx, const sx_target *target, sx_span blob,
 
 static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
 {
+    sx_x64_emulator_take((sx_x64_emulator *)emulator, what->number, what->number_count);
     for (int64_t i = 0; i < what->count; i++) {
         int64_t index[3];
         sx_emulation_index(what, what->first + i, index);
@@ -82,7 +83,7 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
     uint64_t at = 0, farthest = 0;
     bool ended = false;
     sx_buf_print(text,
-                 "# void entry(void *const *buffer, const int64_t index[3], void *workspace)\n"
+                 "# void entry(void *const *buffer, const int64_t *index, void *workspace)\n"
                  "    .text\n    .globl %s\n    .balign 64\n%s:\n",
                  symbol, symbol);
     while (!ended && sx_x64_decode(&decoder, (sx_span){code.ptr + at, code.len - at}, &insn)) {

@@ -19,9 +19,11 @@ typedef struct {
     uint32_t arg[40];
     sx_module_cubin cubin[4];
     sx_module_map map[4];
+    sx_module_case cases[4];
+    sx_module_number number[16];
     /* How many records of each table above there are. */
     uint32_t symbols, ranges, variants, guards, extents, tensors, kernels, parts, launches, args,
-        cubins, maps;
+        cubins, maps, case_count, numbers;
     /* One record of each table of the report, if `with_report`. */
     bool with_report;
     sx_module_stage stage;

@@ -206,6 +206,42 @@ START_TEST(test_variants_run_by_their_guards)
 }
 END_TEST
 
+/* Cases in place of the extents of a part: the first one that holds gives the grid; where none does, it has no points. */
+START_TEST(test_cases_give_grids)
+{
+    static const int64_t value[] = {4, 8, 16, 32, 48, 64};
+    static const uint32_t points[] = {4, 8, 2, 64, 0, 64};
+    rich r;
+    begin(&r);
+    r.tables.extents = 2;
+    const sx_module_case cases[] = {{0, 0, 2, 8, 2, 0, 0, 3},
+                                    {0, 0, 16, 16, 3, 1, 3, 3},
+                                    {0, 0, 32, 64, 32, 0, 6, 3},
+                                    {0, 0, 1, 32, 1, 0, 9, 3}};
+    const sx_module_number number[] = {{0, 2},  {0, 2},  {2, 0},    {0, 3}, {0, 3}, {3, -42},
+                                       {0, 32}, {0, 32}, {0, 2048}, {0, 1}, {0, 1}, {0, 5}};
+    memcpy(r.tables.cases, cases, sizeof(cases));
+    memcpy(r.tables.number, number, sizeof(number));
+    r.tables.case_count = SX_COUNT(cases);
+    r.tables.numbers = SX_COUNT(number);
+    ck_sx_ok(&r.cx, open_tables(&r));
+    ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));
+    for (uint32_t k = 0; k < SX_COUNT(value); k++) {
+        uint32_t numbers = 1;
+        choose(&r, value[k]);
+        (void)sxr_part_numbers(r.program, 0, &numbers);
+        ck_assert_uint_eq(numbers, 0); /* behind the grid */
+        ck_assert_int_eq(sxr_part(r.program, 0)->grid[2], points[k]);
+        ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+        for (uint32_t i = 0; i < (uint32_t)value[k]; i++) {
+            ck_assert_msg(r.y[i] == (i < points[k] ? 4.0F : 1.0F), "n %d: y[%u] = %g",
+                          (int)value[k], i, (double)r.y[i]);
+        }
+    }
+    end(&r);
+}
+END_TEST
+
 /* ---- a branch and a while, on the choices of gen_module.h ---- */
 
 static void open_choices(rich *r, uint8_t *p)
@@ -543,6 +579,7 @@ int main(void)
     tcase_add_test(cases, test_run_touches_every_grid_point);
     tcase_add_loop_test(cases, test_foreign_code_is_refused, 0, 4);
     tcase_add_test(cases, test_variants_run_by_their_guards);
+    tcase_add_test(cases, test_cases_give_grids);
     tcase_add_test(cases, test_state_persists_and_can_be_set);
     tcase_add_test(cases, test_branch_and_while);
     tcase_add_test(cases, test_empty_ranges);
