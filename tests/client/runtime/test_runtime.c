@@ -206,7 +206,8 @@ START_TEST(test_variants_run_by_their_guards)
 }
 END_TEST
 
-/* Cases in place of the extents of a part: the first one that holds gives the grid; where none does, it has no points. */
+/* Cases in place of the extents of a part: the first one that holds gives the grid; where none does, there are no
+ * points. */
 START_TEST(test_cases_give_grids)
 {
     static const int64_t value[] = {4, 8, 16, 32, 48, 64};
