@@ -292,7 +292,9 @@ static sx_code find_handler(sx_ox *im)
     }
     for (uint32_t k = 0; k < node->attr_count; k++) {
         const sx_onnx_attr *attr = &node->attr[k];
-        bool wanted = attr->type == SX_ONNX_ATTR_GRAPH && im->entry->handler == sx_ox_if;
+        sx_ox_handler handler = im->entry->handler;
+        bool wanted = attr->type == SX_ONNX_ATTR_GRAPH &&
+                      (handler == sx_ox_if || handler == sx_ox_scan || handler == sx_ox_loop);
         if (attr->is_reference || (attr->type == SX_ONNX_ATTR_GRAPH && !wanted) ||
             attr->type == SX_ONNX_ATTR_GRAPHS) {
             return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "attribute '%.*s' is a %s", (int)attr->name.len,

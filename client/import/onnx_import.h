@@ -87,6 +87,35 @@ sx_code sx_ox_add_subgraph(sx_ox *im, const sx_onnx_graph *graph);
 /* Do the subgraphs of the node name what a node that is not supported would have made? */
 bool sx_ox_captures_refused(sx_ox *im);
 
+/* What subgraphs name from outside. */
+typedef struct {
+    sx_ox_value *value[SX_OX_CAPTURES_MAX];
+    /* It is an operand of the operation, and a parameter of its bodies. */
+    bool is_operand[SX_OX_CAPTURES_MAX];
+    uint32_t count;
+} sx_ox_captures;
+/* What the subgraphs of the node name from outside; operands are appended to `input`. NULL on failure. */
+const sx_ox_captures *sx_ox_capture(sx_ox *im, sx_node_id input[SX_INPUTS_MAX], uint32_t *count);
+sx_code sx_ox_read_subgraph(sx_ox *im, const char *name, sx_onnx_graph *graph);
+/* What a body is made of: what `begin` adds (first of all its own parameters), captures, a subgraph, and then what
+ * `end` adds, which gives the results; without it they are those of the subgraph. All but one of graph and end may be
+ * NULL. */
+typedef struct {
+    const sx_onnx_graph *graph;
+    const sx_ox_captures *captures;
+    sx_code (*begin)(sx_ox *im, void *self);
+    sx_code (*end)(sx_ox *im, void *self);
+    void *self;
+} sx_ox_body;
+sx_code sx_ox_add_body(sx_ox *im, const sx_ox_body *body, const sx_program **program);
+sx_code sx_ox_add_result(sx_ox *im, uint32_t k, sx_node_id node); /* of the body, named by k */
+/* All outputs of the subgraph from `first` on. */
+sx_code sx_ox_add_results(sx_ox *im, const sx_onnx_graph *graph, uint32_t first);
+/* NULL and a failure where nothing makes it. */
+sx_ox_value *sx_ox_output_of(sx_ox *im, const sx_onnx_graph *graph, uint32_t k);
+/* The only element as a scalar; SX_INPUT names it `what`. */
+sx_node_id sx_ox_one(sx_ox *im, sx_node_id p, sx_dtype dtype, const char *what);
+
 /* ---- onnx_value.c: values and attributes of the node ---- */
 sx_ox_value *sx_ox_input(const sx_ox *im, uint32_t k); /* NULL if left out */
 /* Input k in the graph; SX_OX_NONE if left out (no failure) or on failure. */

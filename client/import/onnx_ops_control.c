@@ -1,4 +1,4 @@
-/* onnx_ops_control.c - operators with subgraphs: If.
+/* onnx_ops_control.c - subgraphs as bodies of operations, and If.
  *
  * A subgraph may name what is declared around it. Where the condition is known, one of the two is imported in place of
  * the node, with the names of the outside in sight. Else both become bodies of a cond: what they name from outside and
@@ -11,13 +11,7 @@
 
 /* ---- what subgraphs name from outside ---- */
 
-typedef struct {
-    sx_ox_value *value[SX_OX_CAPTURES_MAX];
-    bool is_operand[SX_OX_CAPTURES_MAX];
-    uint32_t count;
-} captures;
-
-static sx_code collect_name(sx_ox *im, sx_span name, captures *c)
+static sx_code collect_name(sx_ox *im, sx_span name, sx_ox_captures *c)
 {
     sx_ox_value *value = name.len > 0 ? sx_ox_lookup(im, name) : NULL;
     for (uint32_t k = 0; k < c->count && value != NULL; k++) {
@@ -35,7 +29,7 @@ static sx_code collect_name(sx_ox *im, sx_span name, captures *c)
 }
 
 /* All names in the subgraph of an attribute, and in those inside it. */
-static sx_code collect(sx_ox *im, const sx_onnx_attr *attr, uint32_t depth, captures *c)
+static sx_code collect(sx_ox *im, const sx_onnx_attr *attr, uint32_t depth, sx_ox_captures *c)
 {
     sx_onnx_graph graph;
     if (depth > SX_OX_SUBGRAPHS_MAX) {
@@ -62,7 +56,7 @@ static sx_code collect(sx_ox *im, const sx_onnx_attr *attr, uint32_t depth, capt
     return SX_OK;
 }
 
-static sx_code collect_all(sx_ox *im, captures *c)
+static sx_code collect_all(sx_ox *im, sx_ox_captures *c)
 {
     for (uint32_t k = 0; k < im->node->attr_count; k++) {
         if (im->node->attr[k].type == SX_ONNX_ATTR_GRAPH) {
@@ -79,7 +73,7 @@ bool sx_ox_captures_refused(sx_ox *im)
     for (uint32_t k = 0; k < im->node->attr_count; k++) {
         any = any || im->node->attr[k].type == SX_ONNX_ATTR_GRAPH;
     }
-    captures *c = any ? SX_NEW(im->cx, captures) : NULL;
+    sx_ox_captures *c = any ? SX_NEW(im->cx, sx_ox_captures) : NULL;
     if (c == NULL || collect_all(im, c) != SX_OK) { /* what is wrong is told when it is imported */
         sx_ctx_reset_error(im->cx);
         im->code = SX_OK;
@@ -114,7 +108,7 @@ static void leave(sx_ox *im, const sx_ox *outer)
     im->anonymous_count = anonymous;
 }
 
-static sx_code read_branch(sx_ox *im, const char *name, sx_onnx_graph *graph)
+sx_code sx_ox_read_subgraph(sx_ox *im, const char *name, sx_onnx_graph *graph)
 {
     const sx_onnx_attr *attr = sx_ox_attr(im, name);
     if (attr == NULL || attr->type != SX_ONNX_ATTR_GRAPH) {
@@ -124,8 +118,12 @@ static sx_code read_branch(sx_ox *im, const char *name, sx_onnx_graph *graph)
         return SX_OX_FAIL(im, SX_LIMIT, "more than %u subgraphs inside each other",
                           SX_OX_SUBGRAPHS_MAX);
     }
-    im->code = sx_onnx_read_graph(im->cx, attr->g, graph);
-    SX_TRY(im->code);
+    return im->code = sx_onnx_read_graph(im->cx, attr->g, graph);
+}
+
+static sx_code read_branch(sx_ox *im, const char *name, sx_onnx_graph *graph)
+{
+    SX_TRY(sx_ox_read_subgraph(im, name, graph));
     if (graph->input_count > 0 || graph->output_count != im->node->output_count) {
         return SX_OX_FAIL(im, SX_INPUT, "%s: %u inputs, none wanted; %u outputs, %u wanted", name,
                           graph->input_count, graph->output_count, im->node->output_count);
@@ -133,8 +131,9 @@ static sx_code read_branch(sx_ox *im, const char *name, sx_onnx_graph *graph)
     return SX_OK;
 }
 
-static sx_ox_value *output_of(sx_ox *im, const sx_onnx_graph *graph, uint32_t k)
+sx_ox_value *sx_ox_output_of(sx_ox *im, const sx_onnx_graph *graph, uint32_t k)
 {
+    SX_ASSERT(k < graph->output_count);
     sx_ox_value *value = sx_ox_lookup(im, graph->output[k].name);
     if (value == NULL) {
         SX_OX_FAIL(im, SX_INPUT, "output '%.*s' of a subgraph is made by no node",
@@ -154,7 +153,7 @@ static sx_code import_here(sx_ox *im, const sx_onnx_graph *graph)
     im->outside = &outer;
     sx_code code = sx_ox_add_subgraph(im, graph);
     for (uint32_t k = 0; k < graph->output_count && code == SX_OK; k++) {
-        result[k] = output_of(im, graph, k);
+        result[k] = sx_ox_output_of(im, graph, k);
         if (result[k] != NULL && !result[k]->has_node && result[k]->is_weight) {
             (void)sx_ox_node_of(im, result[k]);
         }
@@ -168,9 +167,9 @@ static sx_code import_here(sx_ox *im, const sx_onnx_graph *graph)
 }
 
 /* Names of the outside in the body: operands as parameters, all else as it is. */
-static sx_code declare_captures(sx_ox *im, const captures *c)
+static sx_code declare_captures(sx_ox *im, const sx_ox_captures *c)
 {
-    SX_ASSERT(im->is_body && im->value_count == 0);
+    SX_ASSERT(im->is_body && c->count <= SX_OX_CAPTURES_MAX);
     for (uint32_t k = 0; k < c->count; k++) {
         sx_ox_value value = *c->value[k];
         if (c->is_operand[k]) {
@@ -187,65 +186,110 @@ static sx_code declare_captures(sx_ox *im, const captures *c)
     return SX_OK;
 }
 
-static sx_code fill_body(sx_ox *im, const sx_onnx_graph *graph, const captures *c)
+sx_code sx_ox_add_result(sx_ox *im, uint32_t k, sx_node_id node)
 {
-    SX_TRY(declare_captures(im, c));
-    SX_TRY(sx_ox_add_subgraph(im, graph));
-    for (uint32_t k = 0; k < graph->output_count; k++) {
-        sx_ox_value *value = output_of(im, graph, k);
-        SX_TRY(im->code);
-        sx_node_id node = sx_ox_node_of(im, value);
-        SX_TRY(im->code);
-        char name[24];
-        (void)snprintf(name, sizeof(name), "%u", k); /* one value may be two results */
-        const char *copy = sx_alloc_text(im->cx, sx_span_of(name));
-        SX_TRY(copy != NULL ? SX_OK : im->cx->error.code);
-        SX_TRY(sx_graph_add_output(im->cx, im->graph, sx_span_of(copy), node));
-    }
-    return SX_OK;
+    char name[24];
+    SX_TRY(im->code);
+    SX_ASSERT(im->is_body && node.i < im->graph->node_count);
+    (void)snprintf(name, sizeof(name), "%u", k); /* one value may be two results */
+    const char *copy = sx_alloc_text(im->cx, sx_span_of(name));
+    im->code = copy != NULL ? SX_OK : im->cx->error.code;
+    SX_TRY(im->code);
+    return im->code = sx_graph_add_output(im->cx, im->graph, sx_span_of(copy), node);
 }
 
-static sx_code import_body(sx_ox *im, const sx_onnx_graph *graph, const captures *c,
-                           const sx_program **program)
+sx_code sx_ox_add_results(sx_ox *im, const sx_onnx_graph *graph, uint32_t first)
 {
-    sx_graph *body;
-    SX_TRY(sx_graph_make(im->cx, SX_SPAN_LITERAL("branch"), NULL, &body));
+    SX_ASSERT(im->is_body && first <= graph->output_count);
+    for (uint32_t k = first; k < graph->output_count; k++) {
+        sx_ox_value *value = sx_ox_output_of(im, graph, k);
+        SX_TRY(im->code);
+        SX_TRY(sx_ox_add_result(im, k, sx_ox_node_of(im, value)));
+    }
+    return im->code;
+}
+
+static sx_code fill_body(sx_ox *im, const sx_ox_body *body)
+{
+    SX_TRY(body->begin != NULL ? body->begin(im, body->self) : SX_OK);
+    if (body->captures != NULL) {
+        SX_TRY(declare_captures(im, body->captures));
+    }
+    if (body->graph != NULL) {
+        SX_TRY(sx_ox_add_subgraph(im, body->graph));
+    }
+    return body->end != NULL ? body->end(im, body->self) : sx_ox_add_results(im, body->graph, 0);
+}
+
+sx_code sx_ox_add_body(sx_ox *im, const sx_ox_body *body, const sx_program **program)
+{
+    sx_graph *graph;
+    SX_ASSERT(body->graph != NULL || body->end != NULL);
+    SX_TRY(sx_graph_make(im->cx, SX_SPAN_LITERAL("branch"), NULL, &graph));
     for (uint32_t s = 0; s < im->graph->symbol_count; s++) {
         const sx_symbol *symbol = &im->graph->symbol[s];
         uint32_t number;
-        SX_TRY(sx_graph_add_symbol(im->cx, body, symbol->name, symbol->low, symbol->high, &number));
+        SX_TRY(
+            sx_graph_add_symbol(im->cx, graph, symbol->name, symbol->low, symbol->high, &number));
     }
     const sx_ox outer = enter(im);
-    im->graph = body;
+    im->graph = graph;
     im->is_body = true;
     im->outside = NULL;
-    sx_code code = fill_body(im, graph, c);
+    sx_code code = fill_body(im, body);
     leave(im, &outer);
     SX_TRY(code);
-    return sx_program_make(im->cx, body, program);
+    return im->code = sx_program_make(im->cx, graph, program);
+}
+
+const sx_ox_captures *sx_ox_capture(sx_ox *im, sx_node_id input[SX_INPUTS_MAX], uint32_t *count)
+{
+    sx_ox_captures *c = im->code == SX_OK ? SX_NEW(im->cx, sx_ox_captures) : NULL;
+    if (c == NULL) {
+        im->code = im->code != SX_OK ? im->code : im->cx->error.code;
+        return NULL;
+    }
+    const uint32_t own = *count;
+    if (collect_all(im, c) != SX_OK) {
+        return NULL;
+    }
+    for (uint32_t k = 0; k < c->count; k++) {
+        c->is_operand[k] = c->value[k]->has_node || c->value[k]->is_weight;
+        if (c->is_operand[k] && *count == SX_INPUTS_MAX) {
+            SX_OX_FAIL(im, SX_UNIMPLEMENTED, "subgraphs name more than %u tensors from outside",
+                       SX_INPUTS_MAX - own);
+            return NULL;
+        }
+        if (c->is_operand[k]) {
+            input[(*count)++] = sx_ox_node_of(im, c->value[k]);
+        }
+        if (im->code != SX_OK) {
+            return NULL;
+        }
+    }
+    SX_ASSERT(*count >= own && *count <= SX_INPUTS_MAX);
+    return c;
 }
 
 /* ---- If ---- */
 
-/* The predicate as a scalar. */
-static sx_node_id predicate_of(sx_ox *im)
+sx_node_id sx_ox_one(sx_ox *im, sx_node_id p, sx_dtype dtype, const char *what)
 {
-    const sx_type truth = {.dtype = SX_BOOL};
-    sx_node_id p = sx_ox_in(im, 0);
+    const sx_type scalar = {.dtype = dtype};
     if (im->code != SX_OK) {
         return SX_OX_NONE;
     }
     const sx_type *type = sx_ox_type(im, p);
-    bool one = type->dtype == SX_BOOL;
+    bool one = type->dtype == dtype;
     for (uint32_t k = 0; k < type->rank; k++) {
         one = one && sx_dim_is_constant(type->dim[k]) && type->dim[k].scale == 1;
     }
     if (!one) {
-        SX_OX_FAIL(im, SX_INPUT, "the condition is of %s and rank %u, one bool is wanted",
-                   sx_dtype_name(type->dtype), type->rank);
+        SX_OX_FAIL(im, SX_INPUT, "the %s is of %s and rank %u, one %s is wanted", what,
+                   sx_dtype_name(type->dtype), type->rank, sx_dtype_name(dtype));
         return SX_OX_NONE;
     }
-    return type->rank > 0 ? sx_ox_reshape(im, p, &truth) : p;
+    return type->rank > 0 ? sx_ox_reshape(im, p, &scalar) : p;
 }
 
 /* Both branches give the same types. */
@@ -268,29 +312,16 @@ static sx_code check_types(sx_ox *im, const sx_attr *attr)
 static sx_code import_both(sx_ox *im, const sx_onnx_graph *then, const sx_onnx_graph *otherwise)
 {
     sx_attr attr = {.present = sx_op_info_of(SX_OP_COND)->attrs};
-    sx_node_id input[SX_INPUTS_MAX] = {predicate_of(im)};
+    sx_node_id input[SX_INPUTS_MAX] = {sx_ox_one(im, sx_ox_in(im, 0), SX_BOOL, "condition")};
     uint32_t count = 1;
-    captures *c = SX_NEW(im->cx, captures);
-    SX_TRY(im->code);
+    const sx_ox_captures *c = sx_ox_capture(im, input, &count);
     if (c == NULL) {
-        return im->code = im->cx->error.code;
+        return im->code;
     }
-    SX_TRY(collect_all(im, c));
-    for (uint32_t k = 0; k < c->count; k++) {
-        c->is_operand[k] = c->value[k]->has_node || c->value[k]->is_weight;
-        if (c->is_operand[k] && count == SX_INPUTS_MAX) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED,
-                              "subgraphs name more than %u tensors from outside",
-                              SX_INPUTS_MAX - 1);
-        }
-        if (c->is_operand[k]) {
-            input[count++] = sx_ox_node_of(im, c->value[k]);
-            SX_TRY(im->code);
-        }
-    }
-    SX_ASSERT(count >= 1 && count <= SX_INPUTS_MAX && im->code == SX_OK);
-    SX_TRY(import_body(im, then, c, &attr.then));
-    SX_TRY(import_body(im, otherwise, c, &attr.otherwise));
+    const sx_ox_body first = {.graph = then, .captures = c};
+    const sx_ox_body second = {.graph = otherwise, .captures = c};
+    SX_TRY(sx_ox_add_body(im, &first, &attr.then));
+    SX_TRY(sx_ox_add_body(im, &second, &attr.otherwise));
     SX_TRY(check_types(im, &attr));
     for (uint32_t k = 0; k < im->node->output_count; k++) {
         attr.result = k;
