@@ -252,6 +252,27 @@ static sx_code add_part(collection *c, const sx_part *part)
 
 /* ---- the kernels of all values ---- */
 
+/* The kernel of the subject for one value, in memory of cx. */
+static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                           const sx_schedule *schedule, int64_t value, sx_pipe_subject *there,
+                           sx_kernel **kernel)
+{
+    SX_TRY(sx_pipe_subject_at(cx, pipe, s, value, there));
+    sx_lowering what = {
+        .kind = s->moves ? SX_LOWER_MOVE : SX_LOWER_FUSED, .name = s->name, .schedule = schedule};
+    if (s->moves) {
+        what.op = sx_graph_node(pipe->graph, (sx_node_id){s->node})->op;
+        what.attr = there->attr;
+        what.input = there->type;
+        what.input_count = s->count;
+        what.result = there->result;
+    } else {
+        what.analysis = there->analysis;
+        SX_TRY(sx_schedule_check(cx, schedule, there->analysis));
+    }
+    return sx_target_lower(cx, pipe->target, &what, kernel);
+}
+
 /* Lowers the kernel for the value c->now in an arena of its own, and adds it. */
 static sx_code add_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                          const sx_schedule *schedule, collection *c)
@@ -260,11 +281,7 @@ static sx_code add_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject 
     sx_pipe_subject there;
     sx_kernel *kernel;
     sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = sx_pipe_subject_at(cx, pipe, s, c->now, &there);
-    code = code == SX_OK ? sx_schedule_check(cx, schedule, there.analysis) : code;
-    const sx_lowering what = {
-        .kind = SX_LOWER_FUSED, .name = s->name, .schedule = schedule, .analysis = there.analysis};
-    code = code == SX_OK ? sx_target_lower(cx, pipe->target, &what, &kernel) : code;
+    sx_code code = lower_value(cx, pipe, s, schedule, c->now, &there, &kernel);
     sx_arena inner = cx->arena;
     cx->arena = outer;
     for (uint32_t p = 0; code == SX_OK && p < kernel->part_count; p++) {
@@ -489,11 +506,11 @@ static sx_code judge_at(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     sx_pipe_subject there;
     sx_kernel *kernel;
     sx_verdict verdict = {.proven = false};
-    SX_TRY(sx_pipe_subject_at(cx, pipe, s, value, &there));
-    const sx_lowering what = {
-        .kind = SX_LOWER_FUSED, .name = s->name, .schedule = schedule, .analysis = there.analysis};
-    SX_TRY(sx_target_lower(cx, pipe->target, &what, &kernel));
-    SX_TRY(sx_pipe_judge(cx, pipe, &there, schedule, kernel, &verdict));
+    SX_TRY(lower_value(cx, pipe, s, schedule, value, &there, &kernel));
+    SX_TRY(s->moves
+               ? sx_judge_move(pipe->judge, sx_graph_node(pipe->graph, (sx_node_id){s->node})->op,
+                               there.attr, there.type, s->count, there.result, kernel, &verdict)
+               : sx_pipe_judge(cx, pipe, &there, schedule, kernel, &verdict));
     *proven = verdict.proven;
     return SX_OK;
 }

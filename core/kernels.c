@@ -582,18 +582,13 @@ static bool is_move(sx_op op)
            of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_DYNAMIC;
 }
 
-/* Operations of is_move and plain copies: there is nothing to choose. */
-static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op op,
-                            const sx_attr *attr, const sx_type *type, uint32_t result)
+static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
+                          const sx_attr *attr, const sx_type *type, sx_schedule *schedule)
 {
-    if (pipe->steady != NULL && !pipe->tensor[result].constant) {
-        return sx_pipe_unsteady(cx, pipe, s->name, "it moves tensors");
-    }
     int64_t row = sx_dtype_bytes(type->dtype);
     for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
         row *= s->type[0].dim[d].scale;
     }
-    sx_schedule schedule;
     if (op == SX_OP_SCATTER) { /* a row meets every index */
         row *= sx_tensor_elements(&s->type[1]) + 1;
     }
@@ -606,7 +601,41 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
         columns = columns / (sx_tensor_elements(&s->type[1]) + 1) / step * step;
         columns = sx_max_i64(columns, step);
     }
-    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), columns, COPY_VECTORS, &schedule);
+    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), columns, COPY_VECTORS, schedule);
+}
+
+/* In a variant for an interval: the kernel becomes one for all of it. Copies of outputs and the like are of no node whose
+ * extents could be asked for. */
+static sx_code cases_of_copy(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
+                             const sx_schedule *schedule, sx_kernel **kernel,
+                             const sx_pipe_cases **cases)
+{
+    sx_pipe_choice *c = SX_NEW(cx, sx_pipe_choice);
+    sx_search_candidate *candidate = SX_NEW(cx, sx_search_candidate);
+    bool serves = false;
+    if (c == NULL || candidate == NULL) {
+        return cx->error.code;
+    }
+    candidate->schedule = *schedule;
+    c->candidate = candidate;
+    c->kernel = *kernel;
+    c->rhs_constant = true;
+    SX_TRY(s->moves && pipe->steady->cases ? sx_pipe_make_cases(cx, pipe, s, c, &serves) : SX_OK);
+    if (!serves) {
+        return sx_pipe_unsteady(cx, pipe, s->name, "it moves tensors");
+    }
+    *kernel = c->kernel;
+    *cases = &c->cases;
+    return SX_OK;
+}
+
+/* Operations of is_move and plain copies: there is nothing to choose. */
+static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op op,
+                            const sx_attr *attr, const sx_type *type, uint32_t result)
+{
+    sx_schedule schedule;
+    const sx_pipe_cases *cases = NULL;
+    schedule_copy(pipe, s, op, attr, type, &schedule);
     sx_kernel *kernel;
     const sx_lowering move = {.kind = SX_LOWER_MOVE,
                               .name = s->name,
@@ -621,6 +650,9 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
     SX_TRY(sx_judge_move(pipe->judge, op, attr, s->type, s->count, type, kernel, &verdict));
     if (!verdict.proven) {
         return SX_FAIL(cx, SX_COMPILE, "kernel %s: %s", s->name, verdict.text);
+    }
+    if (pipe->steady != NULL && !pipe->tensor[result].constant) {
+        SX_TRY(cases_of_copy(cx, pipe, s, &schedule, &kernel, &cases));
     }
     sx_pipe_emitted code;
     sx_pipe_plan own = {.refused = 0};
@@ -639,7 +671,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
                      .code = &code,
                      .arg = s->tensor,
                      .arg_count = s->count + 1,
-                     .constant = pipe->tensor[result].constant};
+                     .constant = pipe->tensor[result].constant,
+                     .cases = cases};
     bool plain = op == SX_OP_CONCATENATE && s->count == 1;
     const char *what = plain ? "copy" : sx_op_info_of(op)->name;
     done.record = (sx_module_kernel){
@@ -784,6 +817,7 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx
     if (is_move(node->op)) {
         (void)snprintf(s->name, sizeof(s->name), "%s_%u", sx_op_info_of(node->op)->name, s->node);
         s->kind = SX_MODULE_COPY;
+        s->moves = true;
         return compile_copy(cx, pipe, s, node->op, sx_graph_attr(pipe->graph, node), &node->type,
                             result);
     }

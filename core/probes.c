@@ -58,6 +58,11 @@ static sx_code subject_in(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
     of_value.graph = graph;
     *there = *s;
     there->type = type;
+    if (s->moves) {
+        there->attr = sx_graph_attr(graph, node);
+        there->result = &node->type;
+        return SX_OK;
+    }
     there->analysis = there->single = a;
     SX_TRY(sx_pipe_lift(cx, &of_value, there, node, fused));
     return sx_analysis_make(cx, fused, type, s->count, a);
@@ -77,7 +82,7 @@ sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
     binding[pipe->steady->symbol].value = value;
     SX_TRY(sx_graph_bind(cx, pipe->better, binding, count, &graph));
     SX_TRY(subject_in(cx, pipe, s, graph, there));
-    return there->analysis->kind == s->analysis->kind
+    return s->moves || there->analysis->kind == s->analysis->kind
                ? SX_OK
                : SX_FAIL(cx, SX_UNIMPLEMENTED, "it is of another kind for other values");
 }

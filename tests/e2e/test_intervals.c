@@ -65,6 +65,17 @@ static const char inner[] =
     "rhs_contract = [1]} : f32[3, 40, 24]\n"
     "return %2 as \"y\", %4 as \"z\", %5 as \"m\", %6 as \"d\"\n}\n";
 
+/* Operations that move elements. */
+static const char moves[] = "sx 1\ngraph \"moves\" (batch in [1, 4096]) {\n"
+                            "%i = parameter {name = \"i\", weight = 0} : i32[batch]\n"
+                            "%x = parameter {name = \"x\", weight = 0} : f32[batch, 24]\n"
+                            "%w = parameter {name = \"w\", weight = 1} : f32[50, 24]\n"
+                            "%0 = gather(%w, %i) {axis = 0} : f32[batch, 24]\n"
+                            "%1 = concatenate(%0, %x) {axis = 1} : f32[batch, 48]\n"
+                            "%2 = reverse(%x) {dims = [0]} : f32[batch, 24]\n"
+                            "%3 = exponential(%2) : f32[batch, 24]\n"
+                            "return %1 as \"y\", %3 as \"e\"\n}\n";
+
 #define NAME(name_) .name = SX_SPAN_LITERAL(name_)
 
 static sx_ctx cx;
@@ -208,6 +219,13 @@ START_TEST(test_rows_have_cases)
     size_t bytes, alone;
     compare(rows, (sx_interval){NAME("batch"), 1, 300}, 40, 4, &bytes, &alone);
     ck_assert_msg(bytes <= 4 * alone, "%zu and %zu bytes", bytes, alone);
+}
+END_TEST
+
+START_TEST(test_moves_have_cases)
+{
+    size_t bytes, alone;
+    compare(moves, (sx_interval){NAME("batch"), 1, 300}, 40, 4, &bytes, &alone);
 }
 END_TEST
 
@@ -413,6 +431,7 @@ int main(void)
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_test(cases, test_few_variants_for_many_values);
     tcase_add_test(cases, test_rows_have_cases);
+    tcase_add_test(cases, test_moves_have_cases);
     tcase_add_test(cases, test_inner_dimensions_have_cases);
     tcase_add_test(cases, test_cases_are_verified);
     tcase_add_test(cases, test_encoder);
