@@ -19,7 +19,7 @@ packages=(
 case "${1:-all}" in
 all)
     packages+=(ccache g++ clang clang-format libclang-rt-14-dev binutils groff-base ca-certificates
-        python3 python3-venv python3-z3 libonnx-testdata redis-server)
+        python3 python3-dev python3-venv python3-z3 libonnx-testdata redis-server)
     ;;
 programs) ;;
 python) packages=() ;;

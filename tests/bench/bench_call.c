@@ -1,12 +1,14 @@
 /* bench_call.c - what a run of a tiny module costs a caller of the library: all memory in one call, against a call for
  * each tensor and one for the run, in the same rounds. The kernel is a softmax of 4 rows of 8, some tens of
- * nanoseconds, so that the figures are those of the calls. */
+ * nanoseconds, so that the figures are those of the calls. The case "python" is the same from Python, with a new NumPy
+ * array for each result, against the one call in C. */
 #include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "client/symplex.h"
+#include "tests/bench/peer.h"
 
 #define CALLS 20000 /* of one round and way */
 #define ROUNDS_DEFAULT 15
@@ -56,24 +58,34 @@ static double time_calls(symplex_module *module, const symplex_memory *memory, s
     return good ? (double)(sx_bench_now_ns() - start) / CALLS : -1;
 }
 
-int sx_bench_call(const sx_bench_options *options)
+/* The module with memory for one call; NULL with a message. */
+static symplex_module *prepare(uint32_t threads, float x[32], float y[32], symplex_memory memory[2])
+{
+    symplex_error error = {.text = ""};
+    symplex_module *module = open_module(threads, &error);
+    if (module == NULL) {
+        (void)fprintf(stderr, "symplex-bench call: %s\n", error.text);
+        return NULL;
+    }
+    memory[0] = (symplex_memory){symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x"), x,
+                                 32 * sizeof(float)};
+    memory[1] = (symplex_memory){symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y"), y,
+                                 32 * sizeof(float)};
+    return module;
+}
+
+static int bench_ways(const sx_bench_options *options, uint32_t rounds)
 {
     static const char case_name[] = "softmax-4x8";
     static float x[32], y[32];
     double sample[2][ROUNDS_MAX];
-    uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
+    symplex_memory memory[2];
     symplex_error error = {.text = ""};
     if (!sx_bench_wants(options, case_name)) {
         return 0;
     }
-    rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
-    symplex_module *module = open_module(options->threads, &error);
-    symplex_memory memory[2] = {{.memory = x, .size = sizeof(x)}, {.memory = y, .size = sizeof(y)}};
+    symplex_module *module = prepare(options->threads, x, y, memory);
     bool good = module != NULL;
-    if (good) {
-        memory[0].index = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x");
-        memory[1].index = symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y");
-    }
     for (uint32_t r = 0; good && r < rounds; r++) {
         for (uint32_t way = 0; way < 2; way++) {
             sample[way][r] = time_calls(module, memory, 2, way == 0, &error);
@@ -94,4 +106,52 @@ int sx_bench_call(const sx_bench_options *options)
                         .peer_value = sx_bench_median(sample[1], rounds)};
     sx_bench_put(options, &row);
     return 0;
+}
+
+static int bench_python(const sx_bench_options *options, uint32_t rounds)
+{
+    static const char case_name[] = "python";
+    static float x[32], y[32];
+    char script[] = SX_SOURCE_DIR "/tests/bench/call_python.py";
+    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
+    char folder[] = SX_BINARY_DIR "/python";
+    char *argument[] = {python, script, folder, NULL};
+    double sample[2][ROUNDS_MAX];
+    symplex_memory memory[2];
+    symplex_error error = {.text = ""};
+    sx_bench_peer peer;
+    if (!sx_bench_wants(options, case_name)) {
+        return 0;
+    }
+    symplex_module *module = prepare(1, x, y, memory);
+    bool started = sx_bench_peer_start(&peer, argument), good = module != NULL && started;
+    for (uint32_t r = 0; good && r < rounds; r++) {
+        sample[0][r] = sx_bench_peer_run_ns(&peer) / CALLS;
+        sample[1][r] = time_calls(module, memory, 2, true, &error);
+        good = sample[0][r] > 0 && sample[1][r] >= 0;
+    }
+    sx_bench_peer_stop(&peer);
+    symplex_module_close(module);
+    if (!good) {
+        (void)fprintf(stderr, "symplex-bench call: the package for Python does not run: %s\n",
+                      error.text);
+        return 1;
+    }
+    sx_bench_row row = {.bench = "call",
+                        .case_name = case_name,
+                        .metric = "run",
+                        .value = sx_bench_median(sample[0], rounds),
+                        .unit = "ns",
+                        .peer = "the same by the C library",
+                        .peer_value = sx_bench_median(sample[1], rounds)};
+    sx_bench_put(options, &row);
+    return 0;
+}
+
+int sx_bench_call(const sx_bench_options *options)
+{
+    uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
+    rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
+    int status = bench_ways(options, rounds);
+    return status != 0 ? status : bench_python(options, rounds);
 }

@@ -1,0 +1,390 @@
+/* array.c - arrays of NumPy, PyTorch, JAX and others as memory. */
+#include "client/python/extension/extension.h"
+
+#include <string.h>
+
+const sxp_dtype sxp_dtypes[SXP_DTYPE_COUNT] = {
+    [SYMPLEX_F64] = {"float64", "float64", 'f', 8, 2},
+    [SYMPLEX_F32] = {"float32", "float32", 'f', 4, 2},
+    [SYMPLEX_BF16] = {"bfloat16", "uint16", 0, 2, 4},
+    [SYMPLEX_F16] = {"float16", "float16", 'f', 2, 2},
+    [SYMPLEX_F8E4M3] = {"float8_e4m3fn", "uint8", 0, 1, 10},
+    [SYMPLEX_F8E5M2] = {"float8_e5m2", "uint8", 0, 1, 12},
+    [SYMPLEX_I64] = {"int64", "int64", 'i', 8, 0},
+    [SYMPLEX_I32] = {"int32", "int32", 'i', 4, 0},
+    [SYMPLEX_I8] = {"int8", "int8", 'i', 1, 0},
+    [SYMPLEX_U8] = {"uint8", "uint8", 'u', 1, 1},
+    [SYMPLEX_BOOL] = {"bool", "bool", '?', 1, 6},
+    [SYMPLEX_I16] = {"int16", "int16", 'i', 2, 0},
+};
+
+/* ---- DLPack, https://dmlc.github.io/dlpack/latest/c_api.html ---- */
+
+typedef struct {
+    void *data;
+    int32_t device_type, device_id;
+    int32_t rank;
+    uint8_t code, bits;
+    uint16_t lanes;
+    int64_t *shape, *strides; /* strides may be NULL: no gaps */
+    uint64_t byte_offset;
+} dl_tensor;
+typedef struct dl_managed {
+    dl_tensor tensor;
+    void *context;
+    void (*deleter)(struct dl_managed *self);
+} dl_managed;
+typedef struct dl_versioned {
+    uint32_t major, minor;
+    void *context;
+    void (*deleter)(struct dl_versioned *self);
+    uint64_t flags; /* bit 0: read-only */
+    dl_tensor tensor;
+} dl_versioned;
+#define DL_CPU 1
+#define DL_CUDA_HOST 3
+#define DL_MAJOR 1
+
+void sxp_array_release(sxp_array *array)
+{
+    if (array->view.obj != NULL) {
+        PyBuffer_Release(&array->view);
+    }
+    if (array->managed != NULL && array->versioned) {
+        dl_versioned *managed = array->managed;
+        if (managed->deleter != NULL) {
+            managed->deleter(managed);
+        }
+    } else if (array->managed != NULL) {
+        dl_managed *managed = array->managed;
+        if (managed->deleter != NULL) {
+            managed->deleter(managed);
+        }
+    }
+    Py_CLEAR(array->extra);
+    array->managed = NULL;
+    array->data = NULL;
+}
+
+/* Replaces the exception that is set by one of this class which names the array, with the old one as its cause. */
+static void name_failure(PyObject *class, const sxp_what *what)
+{
+    PyObject *type, *cause, *trace;
+    PyErr_Fetch(&type, &cause, &trace);
+    PyErr_NormalizeException(&type, &cause, &trace);
+    PyErr_Format(class, SXP_WHAT ": %S", what->kind, what->name, cause != NULL ? cause : Py_None);
+    PyObject *type_now, *now, *trace_now;
+    PyErr_Fetch(&type_now, &now, &trace_now);
+    PyErr_NormalizeException(&type_now, &now, &trace_now);
+    if (now != NULL && cause != NULL) {
+        Py_INCREF(cause);
+        PyException_SetCause(now, cause);
+    }
+    PyErr_Restore(type_now, now, trace_now);
+    Py_XDECREF(type);
+    Py_XDECREF(cause);
+    Py_XDECREF(trace);
+}
+
+static void refuse_dtype(const sxp_state *state, const sxp_what *what, const char *given,
+                         const sxp_dtype *wanted)
+{
+    PyErr_Format(state->dtype_error, SXP_WHAT ": its elements are %s, needed are %s", what->kind,
+                 what->name, given, wanted->name);
+}
+
+/* The class and the size of the elements of a buffer, in words. */
+static void name_format(const char *format, Py_ssize_t bytes, char class, char text[64])
+{
+    const char *word = class == 'f' ? "float" : class == 'i' ? "int" : class == 'u' ? "uint" : NULL;
+    if (class == '?') {
+        (void)PyOS_snprintf(text, 64, "bool");
+    } else if (word != NULL) {
+        (void)PyOS_snprintf(text, 64, "%s%d", word, (int)bytes * 8);
+    } else if (strcmp(format, "O") == 0) {
+        (void)PyOS_snprintf(text, 64, "Python objects");
+    } else {
+        (void)PyOS_snprintf(text, 64, "of format '%.40s'", format);
+    }
+}
+
+static char class_of(const char *format)
+{
+    if (format[0] == '\0' || format[1] != '\0') {
+        return 0;
+    }
+    return strchr("efd", *format) != NULL      ? 'f'
+           : strchr("bhilqn", *format) != NULL ? 'i'
+           : strchr("BHILQN", *format) != NULL ? 'u'
+           : *format == '?'                    ? '?'
+                                               : 0;
+}
+
+static bool check_format(const sxp_state *state, const sxp_what *what, const Py_buffer *view,
+                         const sxp_dtype *wanted)
+{
+    char given[64];
+    const char *format = view->format != NULL ? view->format : "B";
+    bool swapped = *format == '>' || *format == '!';
+    if (strchr("@=<>!", *format) != NULL && *format != '\0') {
+        format++;
+    }
+    char class = class_of(format);
+    if (!swapped && class == wanted->class && class != 0 && view->itemsize == wanted->bytes) {
+        return true;
+    }
+    name_format(format, view->itemsize, class, given);
+    if (swapped) {
+        size_t length = strlen(given);
+        (void)PyOS_snprintf(given + length, sizeof(given) - length, " in the other byte order");
+    }
+    refuse_dtype(state, what, given, wanted);
+    return false;
+}
+
+static bool refuse_gaps(const sxp_state *state, const sxp_what *what)
+{
+    PyErr_Format(state->layout_error,
+                 SXP_WHAT ": its elements do not lie in row-major order without gaps; "
+                          "numpy.ascontiguousarray makes a copy of which that is true",
+                 what->kind, what->name);
+    return false;
+}
+
+static bool refuse_rank(const sxp_state *state, const sxp_what *what, int rank)
+{
+    PyErr_Format(state->shape_error, SXP_WHAT ": it has %d dimensions, at most %d are known",
+                 what->kind, what->name, rank, SYMPLEX_RANK_MAX);
+    return false;
+}
+
+/* `raw`: the elements are those of the type that stands for it. */
+static bool from_buffer(const sxp_state *state, const sxp_what *what, const sxp_dtype *wanted,
+                        bool raw, sxp_array *array)
+{
+    const Py_buffer *view = &array->view;
+    if (!raw && !check_format(state, what, view, wanted)) {
+        return false;
+    }
+    if (view->ndim > SYMPLEX_RANK_MAX) {
+        return refuse_rank(state, what, view->ndim);
+    }
+    if (!PyBuffer_IsContiguous(view, 'C')) {
+        return refuse_gaps(state, what);
+    }
+    array->data = view->buf;
+    array->read_only = view->readonly != 0;
+    array->rank = (uint32_t)view->ndim;
+    for (uint32_t d = 0; d < array->rank; d++) {
+        array->shape[d] = view->shape[d];
+    }
+    return true;
+}
+
+/* ---- DLPack ---- */
+
+static bool check_dl(const sxp_state *state, const sxp_what *what, const dl_tensor *tensor,
+                     const sxp_dtype *wanted)
+{
+    if (tensor->device_type != DL_CPU && tensor->device_type != DL_CUDA_HOST) {
+        PyErr_Format(state->layout_error,
+                     SXP_WHAT ": it lies on device %d:%d of DLPack, and memory of the processor is "
+                              "needed",
+                     what->kind, what->name, (int)tensor->device_type, (int)tensor->device_id);
+        return false;
+    }
+    if (tensor->code != wanted->dlpack || tensor->bits != wanted->bytes * 8 || tensor->lanes != 1) {
+        static const char class[] = {'i', 'u', 'f'};
+        char given[64];
+        if (tensor->code < sizeof(class)) {
+            name_format("", tensor->bits / 8, class[tensor->code], given);
+        } else {
+            (void)PyOS_snprintf(given, sizeof(given), "of DLPack's code %d with %d bits",
+                                (int)tensor->code, (int)tensor->bits);
+        }
+        refuse_dtype(state, what, given, wanted);
+        return false;
+    }
+    if (tensor->rank < 0 || tensor->rank > SYMPLEX_RANK_MAX) {
+        return refuse_rank(state, what, (int)tensor->rank);
+    }
+    int64_t stride = 1;
+    for (int32_t d = tensor->rank; tensor->strides != NULL && d-- > 0;) {
+        if (tensor->shape[d] != 1 && tensor->strides[d] != stride) {
+            return refuse_gaps(state, what);
+        }
+        stride *= tensor->shape[d];
+    }
+    return true;
+}
+
+/* The tensor in a capsule, which is marked as used; the array owns it from here on. */
+static const dl_tensor *open_capsule(const sxp_what *what, const sxp_state *state,
+                                     PyObject *capsule, sxp_array *array)
+{
+    array->versioned = PyCapsule_IsValid(capsule, "dltensor_versioned") != 0;
+    const char *name = array->versioned ? "dltensor_versioned" : "dltensor";
+    void *managed = PyCapsule_GetPointer(capsule, name);
+    if (managed == NULL) {
+        name_failure(state->dtype_error, what);
+        return NULL;
+    }
+    if (array->versioned && ((dl_versioned *)managed)->major != DL_MAJOR) {
+        PyErr_Format(state->dtype_error, SXP_WHAT ": version %u of DLPack, known is %d", what->kind,
+                     what->name, (unsigned)((dl_versioned *)managed)->major, DL_MAJOR);
+        return NULL;
+    }
+    if (PyCapsule_SetName(capsule,
+                          array->versioned ? "used_dltensor_versioned" : "used_dltensor") != 0) {
+        return NULL;
+    }
+    array->managed = managed;
+    array->read_only = array->versioned && (((dl_versioned *)managed)->flags & 1) != 0;
+    return array->versioned ? &((dl_versioned *)managed)->tensor : &((dl_managed *)managed)->tensor;
+}
+
+/* What `object`.__dlpack__ answers, asked in the form of DLPack 1 first. */
+static PyObject *ask_capsule(PyObject *method)
+{
+    PyObject *keywords = Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0);
+    PyObject *none = PyTuple_New(0);
+    PyObject *capsule =
+        keywords != NULL && none != NULL ? PyObject_Call(method, none, keywords) : NULL;
+    if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
+        PyErr_Clear(); /* older objects know no max_version */
+        capsule = PyObject_CallObject(method, NULL);
+    }
+    Py_XDECREF(keywords);
+    Py_XDECREF(none);
+    return capsule;
+}
+
+static bool from_dlpack(const sxp_state *state, PyObject *method, const sxp_what *what,
+                        const sxp_dtype *wanted, sxp_array *array)
+{
+    PyObject *capsule = ask_capsule(method);
+    if (capsule == NULL) { /* NumPy's arrays of dates and the like have a method that refuses */
+        name_failure(state->dtype_error, what);
+        return false;
+    }
+    const dl_tensor *tensor = open_capsule(what, state, capsule, array);
+    Py_DECREF(capsule);
+    if (tensor == NULL || !check_dl(state, what, tensor, wanted)) {
+        return false;
+    }
+    array->data = (char *)tensor->data + tensor->byte_offset;
+    array->rank = (uint32_t)tensor->rank;
+    for (uint32_t d = 0; d < array->rank; d++) {
+        array->shape[d] = tensor->shape[d];
+    }
+    return true;
+}
+
+/* ---- any ---- */
+
+/* NumPy knows no buffer format for bfloat16 and the like, so another type of that size stands for it: *made is the
+ * same memory as that type, or NULL where the elements of the object are no such. */
+static bool view_as_store(PyObject *object, const sxp_dtype *wanted, PyObject **made)
+{
+    *made = NULL;
+    PyObject *dtype = PyObject_GetAttrString(object, "dtype");
+    PyObject *name = dtype != NULL ? PyObject_GetAttrString(dtype, "name") : NULL;
+    bool same = name != NULL && PyUnicode_Check(name) &&
+                PyUnicode_CompareWithASCIIString(name, wanted->name) == 0;
+    Py_XDECREF(name);
+    Py_XDECREF(dtype);
+    PyErr_Clear();
+    if (same) {
+        *made = PyObject_CallMethod(object, "view", "s", wanted->store);
+    }
+    return !same || *made != NULL;
+}
+
+/* An attribute that need not be there; false with an exception that says more than that. */
+static bool find_attribute(PyObject *object, const char *name, PyObject **found)
+{
+    *found = PyObject_GetAttrString(object, name);
+    if (*found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
+        PyErr_Clear();
+        return true;
+    }
+    return *found != NULL;
+}
+
+static bool buffer_of(PyObject *object, sxp_array *array)
+{
+    if (PyObject_CheckBuffer(object) &&
+        PyObject_GetBuffer(object, &array->view, PyBUF_FULL_RO) == 0) {
+        return true;
+    }
+    PyErr_Clear();
+    array->view.obj = NULL;
+    return false;
+}
+
+/* What is no buffer that can be read: bfloat16, DLPack, the array interface; in this order. */
+static bool take_other(sxp_state *state, PyObject *object, const sxp_dtype *wanted,
+                       const sxp_what *what, sxp_array *array)
+{
+    PyObject *method = NULL;
+    if (wanted->class == 0 && PyObject_CheckBuffer(object)) {
+        if (!view_as_store(object, wanted, &array->extra)) {
+            return false;
+        }
+        if (array->extra != NULL && buffer_of(array->extra, array)) {
+            return from_buffer(state, what, wanted, true, array);
+        }
+    }
+    if (!find_attribute(object, "__dlpack__", &method)) {
+        return false;
+    }
+    if (method != NULL) {
+        bool good = from_dlpack(state, method, what, wanted, array);
+        Py_DECREF(method);
+        return good;
+    }
+    if (!find_attribute(object, "__array_interface__", &method)) {
+        return false;
+    }
+    if (method == NULL) {
+        PyObject *type = PyType_GetName(Py_TYPE(object));
+        PyErr_Format(state->dtype_error,
+                     SXP_WHAT
+                     ": a %U is no array; an array of %s is needed, such as NumPy, DLPack or the "
+                     "buffer protocol give",
+                     what->kind, what->name, type, wanted->name);
+        Py_XDECREF(type);
+        return false;
+    }
+    Py_DECREF(method);
+    if (!sxp_need_numpy(state)) {
+        return false;
+    }
+    array->extra = PyObject_CallFunctionObjArgs(state->asarray, object, NULL);
+    if (array->extra == NULL || !buffer_of(array->extra, array)) {
+        if (!PyErr_Occurred()) {
+            PyErr_SetString(PyExc_ValueError, "its array interface gives no memory");
+        }
+        name_failure(state->dtype_error, what);
+        return false;
+    }
+    return from_buffer(state, what, wanted, false, array);
+}
+
+bool sxp_array_take(sxp_state *state, PyObject *object, symplex_dtype dtype, bool writable,
+                    const sxp_what *what, sxp_array *array)
+{
+    const sxp_dtype *wanted = &sxp_dtypes[dtype];
+    memset(array, 0, sizeof(*array));
+    bool good = buffer_of(object, array) ? from_buffer(state, what, wanted, false, array)
+                                         : take_other(state, object, wanted, what, array);
+    if (good && writable && array->read_only) {
+        PyErr_Format(state->layout_error, SXP_WHAT ": it is read-only and would be written",
+                     what->kind, what->name);
+        good = false;
+    }
+    if (!good) {
+        sxp_array_release(array);
+    }
+    return good;
+}

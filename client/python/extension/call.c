@@ -1,0 +1,468 @@
+/* call.c - a run: arguments to memory, values of symbols from their shapes, results as new arrays. */
+#include "client/python/extension/callable.h"
+
+#include <stdlib.h>
+
+/* Everything of one call. */
+typedef struct {
+    sxp_module *self;
+    sxp_list in, out;
+    PyObject **given;       /* [in.count] borrowed */
+    PyObject **result;      /* [out.count] owned; what the caller gets */
+    sxp_array *input;       /* [in.count] */
+    sxp_array *output;      /* [out.count] */
+    symplex_memory *memory; /* [in.count + out.count] */
+    symplex_dim *dim;       /* [symbol_count] */
+    int64_t *value;         /* [symbol_count] 0: not known */
+    PyObject *out_given;    /* borrowed; NULL: new arrays */
+    uint64_t *ns;           /* of a profile: one for each launch */
+    symplex_launch *launch; /* likewise */
+    size_t launch_count;
+    bool timed;
+} call;
+
+/* ---- memory of the call: one block ---- */
+
+static call *begin(sxp_module *self, bool timed)
+{
+    sxp_list in = self->role[SYMPLEX_INPUT_TENSOR], out = self->role[SYMPLEX_OUTPUT_TENSOR];
+    size_t inputs = in.count, outputs = out.count, both = inputs + outputs;
+    size_t size = sizeof(call) + both * (sizeof(sxp_array) + sizeof(PyObject *)) +
+                  both * sizeof(symplex_memory) +
+                  self->symbol_count * (sizeof(symplex_dim) + sizeof(int64_t));
+    call *c = PyMem_Calloc(1, size);
+    if (c == NULL) {
+        (void)PyErr_NoMemory();
+        return NULL;
+    }
+    c->self = self;
+    c->in = in;
+    c->out = out;
+    c->timed = timed;
+    c->input = (sxp_array *)(c + 1);
+    c->output = c->input + inputs;
+    c->given = (PyObject **)(c->output + outputs);
+    c->result = c->given + inputs;
+    c->memory = (symplex_memory *)(c->result + outputs);
+    c->dim = (symplex_dim *)(c->memory + both);
+    c->value = (int64_t *)(c->dim + self->symbol_count);
+    return c;
+}
+
+static void end(call *c)
+{
+    for (size_t i = 0; i < c->in.count; i++) {
+        sxp_array_release(&c->input[i]);
+    }
+    for (size_t i = 0; i < c->out.count; i++) {
+        sxp_array_release(&c->output[i]);
+        Py_XDECREF(c->result[i]);
+    }
+    free(c->ns);
+    free(c->launch);
+    PyMem_Free(c);
+}
+
+/* ---- arguments ---- */
+
+/* One of `dims`. */
+static bool read_dim(call *c, PyObject *key, PyObject *number)
+{
+    size_t s = 0;
+    while (s < c->self->symbol_count && PyUnicode_Check(key) &&
+           PyUnicode_CompareWithASCIIString(key, c->self->symbol[s].name) != 0) {
+        s++;
+    }
+    if (s == c->self->symbol_count || !PyUnicode_Check(key)) {
+        PyErr_Format(PyExc_TypeError, "dims: the module has no dimension %R", key);
+        return false;
+    }
+    c->value[s] = PyLong_AsLongLong(number);
+    if (c->value[s] < 1 && !PyErr_Occurred()) {
+        PyErr_Format(c->self->state->shape_error, "dims: %s = %R, at least 1 is needed",
+                     c->self->symbol[s].name, number);
+    }
+    return c->value[s] >= 1;
+}
+
+static bool read_dims(call *c, PyObject *dims)
+{
+    if (!PyDict_Check(dims)) {
+        PyErr_SetString(PyExc_TypeError, "dims: a dict of names and values is needed");
+        return false;
+    }
+    PyObject *pairs = PyDict_Items(dims);
+    bool good = pairs != NULL;
+    for (Py_ssize_t i = 0; good && i < PyList_Size(pairs); i++) {
+        PyObject *pair = PyList_GetItem(pairs, i);
+        good = read_dim(c, PyTuple_GetItem(pair, 0), PyTuple_GetItem(pair, 1));
+    }
+    Py_XDECREF(pairs);
+    return good;
+}
+
+static size_t find_input(const call *c, PyObject *key)
+{
+    size_t i = 0;
+    while (i < c->in.count && PyUnicode_CompareWithASCIIString(key, c->in.tensor[i].name) != 0) {
+        i++;
+    }
+    return i;
+}
+
+static bool read_keyword(call *c, PyObject *key, PyObject *object)
+{
+    if (PyUnicode_CompareWithASCIIString(key, "out") == 0) {
+        c->out_given = object == Py_None ? NULL : object;
+        return true;
+    }
+    if (PyUnicode_CompareWithASCIIString(key, "dims") == 0) {
+        return object == Py_None || read_dims(c, object);
+    }
+    size_t i = find_input(c, key);
+    if (i == c->in.count) {
+        PyErr_Format(PyExc_TypeError, "the module has no input %R", key);
+        return false;
+    }
+    if (c->given[i] != NULL) {
+        PyErr_Format(PyExc_TypeError, "argument '%s' is given twice", c->in.tensor[i].name);
+        return false;
+    }
+    c->given[i] = object;
+    return true;
+}
+
+static bool read_arguments(call *c, PyObject *args, PyObject *keywords)
+{
+    Py_ssize_t n = PyTuple_Size(args), at = 0;
+    PyObject *key, *object;
+    if ((size_t)n > c->in.count) {
+        PyErr_Format(PyExc_TypeError, "%zd arguments given, the module has %zu inputs", n,
+                     c->in.count);
+        return false;
+    }
+    for (Py_ssize_t i = 0; i < n; i++) {
+        c->given[i] = PyTuple_GetItem(args, i);
+    }
+    while (keywords != NULL && PyDict_Next(keywords, &at, &key, &object)) {
+        if (!read_keyword(c, key, object)) {
+            return false;
+        }
+    }
+    for (size_t i = 0; i < c->in.count; i++) {
+        if (c->given[i] == NULL) {
+            PyErr_Format(PyExc_TypeError, "argument '%s' is missing", c->in.tensor[i].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* An input in whose memory an output lies is written. */
+static bool is_written(const call *c, size_t input)
+{
+    for (size_t i = 0; i < c->out.count; i++) {
+        if (c->out.tensor[i].alias == input) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static size_t bytes_of(const sxp_tensor *tensor, const sxp_array *array)
+{
+    size_t bytes = sxp_dtypes[tensor->dtype].bytes;
+    for (uint32_t d = 0; d < array->rank; d++) {
+        bytes *= (size_t)array->shape[d];
+    }
+    return bytes;
+}
+
+static bool take_inputs(call *c)
+{
+    for (size_t i = 0; i < c->in.count; i++) {
+        const sxp_tensor *tensor = &c->in.tensor[i];
+        sxp_array *array = &c->input[i];
+        const sxp_what what = {"argument", tensor->name};
+        if (!sxp_array_take(c->self->state, c->given[i], tensor->dtype, is_written(c, i), &what,
+                            array) ||
+            !sxp_shape_check(c->self, tensor, array, &what, c->value)) {
+            return false;
+        }
+        c->memory[i] = (symplex_memory){tensor->index, array->data, bytes_of(tensor, array)};
+    }
+    for (size_t s = 0; s < c->self->symbol_count; s++) {
+        c->value[s] = c->value[s] != 0 ? c->value[s] : c->self->symbol[s].value;
+        c->dim[s] = (symplex_dim){c->self->symbol[s].name, c->value[s]};
+        if (c->value[s] == 0) {
+            PyErr_Format(c->self->state->shape_error,
+                         "no argument tells the dimension %s: dims={\"%s\": ...} does",
+                         c->self->symbol[s].name, c->self->symbol[s].name);
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- results ---- */
+
+/* numpy's element types of an output, once. */
+static bool prepare_dtype(sxp_state *state, sxp_tensor *tensor)
+{
+    const sxp_dtype *dtype = &sxp_dtypes[tensor->dtype];
+    if (tensor->store_object != NULL) {
+        return true;
+    }
+    if (!sxp_need_numpy(state)) {
+        return false;
+    }
+    if (dtype->class == 0) { /* numpy knows their names once this package is there */
+        PyObject *package = PyImport_ImportModule("ml_dtypes");
+        if (package == NULL) {
+            return false;
+        }
+        Py_DECREF(package);
+    }
+    tensor->dtype_object = PyObject_CallFunction(state->dtype_of, "s", dtype->name);
+    tensor->store_object = tensor->dtype_object != NULL
+                               ? PyObject_CallFunction(state->dtype_of, "s", dtype->store)
+                               : NULL;
+    return tensor->store_object != NULL;
+}
+
+static PyObject *shape_of(const call *c, const sxp_tensor *tensor, int64_t shape[SYMPLEX_RANK_MAX])
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)tensor->rank);
+    for (uint32_t d = 0; tuple != NULL && d < tensor->rank; d++) {
+        const symplex_axis *axis = &tensor->axis[d];
+        shape[d] = axis->symbol == SYMPLEX_NO_TENSOR ? tensor->shape[d]
+                                                     : axis->scale * c->value[axis->symbol];
+        PyObject *extent = PyLong_FromLongLong(shape[d]);
+        if (extent == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)d, extent) != 0) {
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
+static bool make_result(call *c, size_t i)
+{
+    sxp_state *state = c->self->state;
+    sxp_tensor *tensor = &c->out.tensor[i];
+    sxp_array *array = &c->output[i];
+    PyObject *shape = prepare_dtype(state, tensor) ? shape_of(c, tensor, array->shape) : NULL;
+    if (shape == NULL) {
+        return false;
+    }
+    c->result[i] = PyObject_CallFunctionObjArgs(state->empty, shape, tensor->store_object, NULL);
+    Py_DECREF(shape);
+    if (c->result[i] == NULL ||
+        PyObject_GetBuffer(c->result[i], &array->view, PyBUF_WRITABLE) != 0) {
+        array->view.obj = NULL;
+        return false;
+    }
+    array->rank = tensor->rank;
+    array->data = array->view.buf;
+    return true;
+}
+
+/* The object that was given for output `i`; borrowed. */
+static PyObject *given_for(const call *c, size_t i)
+{
+    PyObject *given = c->out_given;
+    if (PyDict_Check(given)) {
+        return PyDict_GetItemString(given, c->out.tensor[i].name);
+    }
+    if (PyTuple_Check(given) || PyList_Check(given)) {
+        Py_ssize_t n = PyTuple_Check(given) ? PyTuple_Size(given) : PyList_Size(given);
+        return (size_t)n != c->out.count ? NULL
+               : PyTuple_Check(given)    ? PyTuple_GetItem(given, (Py_ssize_t)i)
+                                         : PyList_GetItem(given, (Py_ssize_t)i);
+    }
+    return c->out.count == 1 ? given : NULL;
+}
+
+static bool overlaps(const symplex_memory *a, const symplex_memory *b)
+{
+    const char *first = a->memory, *second = b->memory;
+    return first < second + b->size && second < first + a->size;
+}
+
+/* No output may lie where an input or another output does. */
+static bool check_apart(const call *c, const sxp_what *what, const symplex_memory *memory)
+{
+    for (const symplex_memory *other = c->memory; other < memory; other++) {
+        if (overlaps(other, memory)) {
+            PyErr_Format(c->self->state->layout_error,
+                         SXP_WHAT ": its memory overlaps that of another argument", what->kind,
+                         what->name);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool take_result(call *c, size_t i)
+{
+    sxp_tensor *tensor = &c->out.tensor[i];
+    const sxp_what what = {"out", tensor->name};
+    PyObject *object = given_for(c, i);
+    if (object == NULL) {
+        PyErr_Format(PyExc_TypeError,
+                     "out: an array for output '%s' is needed (an array, a tuple of %zu, or a dict "
+                     "by names)",
+                     tensor->name, c->out.count);
+        return false;
+    }
+    c->result[i] = Py_NewRef(object);
+    if (!sxp_array_take(c->self->state, object, tensor->dtype, true, &what, &c->output[i]) ||
+        !sxp_shape_check(c->self, tensor, &c->output[i], &what, c->value)) {
+        return false;
+    }
+    return true;
+}
+
+/* Memory for the outputs, behind that of the inputs. */
+static bool place_outputs(call *c, size_t *count)
+{
+    *count = c->in.count;
+    for (size_t i = 0; i < c->out.count; i++) {
+        const sxp_tensor *tensor = &c->out.tensor[i];
+        if (tensor->alias != SYMPLEX_NO_TENSOR) {
+            c->result[i] = Py_NewRef(c->given[tensor->alias]); /* the library binds it */
+            continue;
+        }
+        if (!(c->out_given != NULL ? take_result(c, i) : make_result(c, i))) {
+            return false;
+        }
+        symplex_memory *memory = &c->memory[(*count)++];
+        *memory =
+            (symplex_memory){tensor->index, c->output[i].data, bytes_of(tensor, &c->output[i])};
+        const sxp_what what = {"out", tensor->name};
+        if (c->out_given != NULL && !check_apart(c, &what, memory)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- the run ---- */
+
+/* What symplex_module_call does, with the time of each launch. */
+static symplex_code run_timed(call *c, size_t count, symplex_error *error)
+{
+    symplex_module *module = c->self->module;
+    symplex_code code = symplex_module_choose(module, c->dim, c->self->symbol_count, error);
+    for (size_t i = 0; code == SYMPLEX_OK && i < count; i++) {
+        const symplex_memory *m = &c->memory[i];
+        code = symplex_module_bind(module, m->index, m->memory, m->size, error);
+    }
+    if (code != SYMPLEX_OK) {
+        return code;
+    }
+    c->launch_count = symplex_module_launch_count(module);
+    c->ns = calloc(c->launch_count + 1, sizeof(*c->ns));
+    c->launch = calloc(c->launch_count + 1, sizeof(*c->launch));
+    if (c->ns == NULL || c->launch == NULL) {
+        return SYMPLEX_OK; /* the caller sees it */
+    }
+    for (size_t i = 0; code == SYMPLEX_OK && i < c->launch_count; i++) {
+        code = symplex_module_launch(module, i, &c->launch[i], error);
+    }
+    return code == SYMPLEX_OK ? symplex_module_run_timed(module, c->ns, c->launch_count, error)
+                              : code;
+}
+
+static bool run(call *c, size_t count)
+{
+    symplex_error error;
+    sxp_module *self = c->self;
+    symplex_code code;
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    code = c->timed ? run_timed(c, count, &error)
+                    : symplex_module_call(self->module, c->dim, self->symbol_count, c->memory,
+                                          count, &error);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS;
+    if (code != SYMPLEX_OK) {
+        sxp_raise(self->state, &error, NULL);
+    } else if (c->timed && (c->ns == NULL || c->launch == NULL)) {
+        (void)PyErr_NoMemory();
+    }
+    return !PyErr_Occurred();
+}
+
+/* The results as the caller wants them: one, or a tuple. New arrays get their own element type. */
+static PyObject *results(call *c)
+{
+    for (size_t i = 0; i < c->out.count; i++) {
+        const sxp_tensor *tensor = &c->out.tensor[i];
+        bool made = c->out_given == NULL && tensor->alias == SYMPLEX_NO_TENSOR;
+        if (made && sxp_dtypes[tensor->dtype].class == 0) {
+            PyObject *view = PyObject_CallMethod(c->result[i], "view", "O", tensor->dtype_object);
+            if (view == NULL) {
+                return NULL;
+            }
+            Py_DECREF(c->result[i]);
+            c->result[i] = view;
+        }
+    }
+    if (c->out.count == 1) {
+        return Py_NewRef(c->result[0]);
+    }
+    PyObject *tuple = PyTuple_New((Py_ssize_t)c->out.count);
+    for (size_t i = 0; tuple != NULL && i < c->out.count; i++) {
+        (void)PyTuple_SetItem(tuple, (Py_ssize_t)i, Py_NewRef(c->result[i]));
+    }
+    return tuple;
+}
+
+static PyObject *call_module(PyObject *self, PyObject *args, PyObject *keywords, bool timed,
+                             PyObject *(*finish)(call *))
+{
+    call *c = begin((sxp_module *)(void *)self, timed);
+    size_t count;
+    PyObject *result = NULL;
+    if (c != NULL) {
+        if (read_arguments(c, args, keywords) && take_inputs(c) && place_outputs(c, &count) &&
+            run(c, count)) {
+            result = finish(c);
+        }
+        end(c);
+    }
+    return result;
+}
+
+PyObject *sxp_call(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    return call_module(self, args, keywords, false, results);
+}
+
+/* (results, [{"kernel": ..., "ns": ...}, ...]) */
+static PyObject *results_and_times(call *c)
+{
+    PyObject *list = PyList_New(0), *made = NULL;
+    for (size_t i = 0; list != NULL && i < c->launch_count; i++) {
+        const symplex_launch *launch = &c->launch[i];
+        PyObject *row =
+            Py_BuildValue("{s:s,s:s,s:O,s:d,s:d,s:d,s:d,s:K}", "kernel", launch->kernel, "kind",
+                          launch->kind, "once", launch->once ? Py_True : Py_False, "flops",
+                          launch->flops, "bytes", launch->bytes, "estimate_ns", launch->estimate_ns,
+                          "floor_ns", launch->floor_ns, "ns", (unsigned long long)c->ns[i]);
+        if (row == NULL || PyList_Append(list, row) != 0) {
+            Py_CLEAR(list);
+        }
+        Py_XDECREF(row);
+    }
+    made = list != NULL ? results(c) : NULL;
+    PyObject *both = made != NULL ? PyTuple_Pack(2, made, list) : NULL;
+    Py_XDECREF(made);
+    Py_XDECREF(list);
+    return both;
+}
+
+PyObject *sxp_profile(PyObject *self, PyObject *args, PyObject *keywords)
+{
+    return call_module(self, args, keywords, true, results_and_times);
+}

@@ -1,0 +1,487 @@
+/* callable.c - the type symplex._c.Module: opening, what it has, weights and state. */
+#include "client/python/extension/callable.h"
+
+#include <string.h>
+
+#define ROLE_COUNT (SYMPLEX_STATE_TENSOR + 1)
+
+static sxp_module *module_of(PyObject *self)
+{
+    return (sxp_module *)(void *)self;
+}
+
+/* ---- shapes ---- */
+
+static PyObject *extent_text(const sxp_module *module, const symplex_axis *axis, int64_t extent)
+{
+    if (axis->symbol == SYMPLEX_NO_TENSOR) {
+        return PyLong_FromLongLong(extent);
+    }
+    const char *name = module->symbol[axis->symbol].name;
+    return axis->scale == 1 ? PyUnicode_FromString(name)
+                            : PyUnicode_FromFormat("%lld * %s", (long long)axis->scale, name);
+}
+
+PyObject *sxp_shape_text(const sxp_module *module, const sxp_tensor *tensor)
+{
+    PyObject *tuple = PyTuple_New((Py_ssize_t)tensor->rank);
+    for (uint32_t d = 0; tuple != NULL && d < tensor->rank; d++) {
+        PyObject *text = extent_text(module, &tensor->axis[d], tensor->shape[d]);
+        if (text == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)d, text) != 0) {
+            Py_CLEAR(tuple);
+        }
+    }
+    return tuple;
+}
+
+static bool refuse_shape(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
+                         const sxp_what *what, const int64_t *value, const symplex_axis *axis)
+{
+    PyObject *given = PyTuple_New((Py_ssize_t)array->rank);
+    for (uint32_t d = 0; given != NULL && d < array->rank; d++) {
+        (void)PyTuple_SetItem(given, (Py_ssize_t)d, PyLong_FromLongLong(array->shape[d]));
+    }
+    PyObject *wanted = sxp_shape_text(module, tensor);
+    if (given != NULL && wanted != NULL && axis != NULL && value[axis->symbol] != 0) {
+        PyErr_Format(module->state->shape_error,
+                     SXP_WHAT ": its shape is %R, needed is %R, where %s = %lld", what->kind,
+                     what->name, given, wanted, module->symbol[axis->symbol].name,
+                     (long long)value[axis->symbol]);
+    } else if (given != NULL && wanted != NULL) {
+        PyErr_Format(module->state->shape_error, SXP_WHAT ": its shape is %R, needed is %R",
+                     what->kind, what->name, given, wanted);
+    }
+    Py_XDECREF(given);
+    Py_XDECREF(wanted);
+    return false;
+}
+
+bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
+                     const sxp_what *what, int64_t *value)
+{
+    if (array->rank != tensor->rank) {
+        return refuse_shape(module, tensor, array, what, value, NULL);
+    }
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        const symplex_axis *axis = &tensor->axis[d];
+        int64_t extent = array->shape[d];
+        if (axis->symbol == SYMPLEX_NO_TENSOR) {
+            if (extent != tensor->shape[d]) {
+                return refuse_shape(module, tensor, array, what, value, NULL);
+            }
+            continue;
+        }
+        if (value[axis->symbol] == 0 && extent > 0 && extent % axis->scale == 0) {
+            value[axis->symbol] = extent / axis->scale;
+        }
+        if (value[axis->symbol] == 0 || extent / axis->scale != value[axis->symbol] ||
+            extent % axis->scale != 0) {
+            return refuse_shape(module, tensor, array, what, value, axis);
+        }
+    }
+    return true;
+}
+
+/* ---- opening ---- */
+
+static bool list_symbols(sxp_module *self)
+{
+    self->symbol_count = symplex_module_symbol_count(self->module);
+    self->symbol = PyMem_Calloc(self->symbol_count + 1, sizeof(*self->symbol));
+    if (self->symbol == NULL) {
+        return PyErr_NoMemory() != NULL;
+    }
+    for (size_t i = 0; i < self->symbol_count; i++) {
+        symplex_error error;
+        if (symplex_module_symbol(self->module, i, &self->symbol[i], &error) != SYMPLEX_OK) {
+            sxp_raise(self->state, &error, NULL);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool read_tensor(sxp_module *self, size_t index, const symplex_tensor *from)
+{
+    sxp_list *list = &self->role[from->role];
+    sxp_tensor *more = PyMem_Realloc(list->tensor, (list->count + 1) * sizeof(*more));
+    if (more == NULL) {
+        return PyErr_NoMemory() != NULL;
+    }
+    list->tensor = more;
+    sxp_tensor *tensor = &more[list->count++];
+    memset(tensor, 0, sizeof(*tensor));
+    tensor->index = index;
+    tensor->name = from->name;
+    tensor->dtype = from->dtype;
+    tensor->rank = from->rank;
+    tensor->alias = from->alias;
+    for (uint32_t d = 0; d < from->rank; d++) {
+        symplex_error error;
+        if (symplex_module_axis(self->module, index, d, &tensor->axis[d], &error) != SYMPLEX_OK) {
+            sxp_raise(self->state, &error, NULL);
+            return false;
+        }
+        tensor->shape[d] = tensor->axis[d].symbol == SYMPLEX_NO_TENSOR ? from->shape[d] : -1;
+    }
+    return true;
+}
+
+/* Outputs in place of inputs: from numbers of the interface to places among the inputs. */
+static void resolve_aliases(sxp_module *self)
+{
+    const sxp_list *in = &self->role[SYMPLEX_INPUT_TENSOR],
+                   *out = &self->role[SYMPLEX_OUTPUT_TENSOR];
+    for (size_t i = 0; i < out->count; i++) {
+        size_t k = 0;
+        while (k < in->count && in->tensor[k].index != out->tensor[i].alias) {
+            k++;
+        }
+        out->tensor[i].alias = k < in->count ? k : SYMPLEX_NO_TENSOR;
+    }
+}
+
+static bool list_tensors(sxp_module *self)
+{
+    for (size_t i = 0; i < symplex_module_tensor_count(self->module); i++) {
+        symplex_tensor tensor;
+        symplex_error error;
+        if (symplex_module_tensor(self->module, i, &tensor, &error) != SYMPLEX_OK) {
+            sxp_raise(self->state, &error, NULL);
+            return false;
+        }
+        if (tensor.dtype >= SXP_DTYPE_COUNT || tensor.role >= ROLE_COUNT) {
+            PyErr_Format(PyExc_NotImplementedError, "tensor %s: element type %s", tensor.name,
+                         tensor.dtype_name);
+            return false;
+        }
+        if (!read_tensor(self, i, &tensor)) {
+            return false;
+        }
+    }
+    resolve_aliases(self);
+    return true;
+}
+
+/* One of `path` and `bytes` is there. */
+static bool open_module(sxp_module *self, const char *path, const Py_buffer *bytes,
+                        unsigned threads)
+{
+    symplex_error error;
+    symplex_code code;
+    Py_BEGIN_ALLOW_THREADS;
+    code = path != NULL ? symplex_module_open_file(path, threads, &self->module, &error)
+                        : symplex_module_open(bytes->buf, (size_t)bytes->len, threads,
+                                              &self->module, &error);
+    Py_END_ALLOW_THREADS;
+    if (code != SYMPLEX_OK) {
+        sxp_raise(self->state, &error, NULL);
+        return false;
+    }
+    return list_symbols(self) && list_tensors(self);
+}
+
+static PyObject *new_module(PyTypeObject *type, PyObject *args, PyObject *keywords)
+{
+    const char *path;
+    Py_buffer bytes = {.obj = NULL};
+    unsigned threads;
+    (void)keywords; /* the class of the package takes none */
+    if (!PyArg_ParseTuple(args, "zz*I", &path, &bytes, &threads)) {
+        return NULL;
+    }
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *made = allocate(type, 0);
+    if (made != NULL) {
+        sxp_module *self = module_of(made);
+        self->owner = PyImport_ImportModule("symplex._c");
+        self->state = self->owner != NULL ? PyModule_GetState(self->owner) : NULL;
+        self->lock = PyThread_allocate_lock();
+        if (self->state != NULL && self->lock == NULL) {
+            (void)PyErr_NoMemory();
+        }
+        if (self->state == NULL || self->lock == NULL ||
+            !open_module(self, path, &bytes, threads)) {
+            Py_CLEAR(made);
+        }
+    }
+    if (bytes.obj != NULL) {
+        PyBuffer_Release(&bytes);
+    }
+    return made;
+}
+
+static void free_module(PyObject *object)
+{
+    sxp_module *self = module_of(object);
+    PyTypeObject *type = Py_TYPE(object);
+    PyObject_GC_UnTrack(object);
+    symplex_module_close(self->module);
+    for (size_t role = 0; role < ROLE_COUNT; role++) {
+        for (size_t i = 0; i < self->role[role].count; i++) {
+            Py_XDECREF(self->role[role].tensor[i].dtype_object);
+            Py_XDECREF(self->role[role].tensor[i].store_object);
+            Py_XDECREF(self->role[role].tensor[i].kept);
+        }
+        PyMem_Free(self->role[role].tensor);
+    }
+    PyMem_Free(self->symbol);
+    if (self->lock != NULL) {
+        PyThread_free_lock(self->lock);
+    }
+    Py_XDECREF(self->owner);
+    ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
+    Py_DECREF(type);
+}
+
+static int visit_all(PyObject *object, visitproc visit, void *arg)
+{
+    sxp_module *self = module_of(object);
+    Py_VISIT(Py_TYPE(object));
+    Py_VISIT(self->owner);
+    for (size_t role = 0; role < ROLE_COUNT; role++) {
+        for (size_t i = 0; i < self->role[role].count; i++) {
+            Py_VISIT(self->role[role].tensor[i].kept);
+        }
+    }
+    return 0;
+}
+
+/* ---- what it has ---- */
+
+/* [(role, name, dtype, shape)], in the order of the arguments and results. */
+static PyObject *tensors(PyObject *object, PyObject *ignored)
+{
+    static const char *const word[] = {"input", "output", "weight", "state"};
+    sxp_module *self = module_of(object);
+    PyObject *list = PyList_New(0);
+    (void)ignored;
+    for (size_t role = 0; list != NULL && role < ROLE_COUNT; role++) {
+        for (size_t i = 0; list != NULL && i < self->role[role].count; i++) {
+            const sxp_tensor *tensor = &self->role[role].tensor[i];
+            PyObject *row =
+                Py_BuildValue("(sssN)", word[role], tensor->name, sxp_dtypes[tensor->dtype].name,
+                              sxp_shape_text(self, tensor));
+            if (row == NULL || PyList_Append(list, row) != 0) {
+                Py_CLEAR(list);
+            }
+            Py_XDECREF(row);
+        }
+    }
+    return list;
+}
+
+/* {name: [(low, high, step), ...]} */
+static PyObject *symbols(PyObject *object, PyObject *ignored)
+{
+    sxp_module *self = module_of(object);
+    PyObject *dict = PyDict_New();
+    (void)ignored;
+    for (size_t s = 0; dict != NULL && s < self->symbol_count; s++) {
+        const symplex_symbol *symbol = &self->symbol[s];
+        PyObject *list = PyList_New((Py_ssize_t)symbol->range_count);
+        for (size_t i = 0; list != NULL && i < symbol->range_count; i++) {
+            const symplex_range *range = &symbol->range[i];
+            PyObject *row = Py_BuildValue("(LLL)", (long long)range->low, (long long)range->high,
+                                          (long long)range->step);
+            if (row == NULL || PyList_SetItem(list, (Py_ssize_t)i, row) != 0) {
+                Py_CLEAR(list);
+            }
+        }
+        if (list == NULL || PyDict_SetItemString(dict, symbol->name, list) != 0) {
+            Py_CLEAR(dict);
+        }
+        Py_XDECREF(list);
+    }
+    return dict;
+}
+
+static PyObject *describe(PyObject *object, PyObject *ignored)
+{
+    sxp_module *self = module_of(object);
+    symplex_module_info info;
+    (void)ignored;
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    symplex_module_describe(self->module, &info);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS;
+    return Py_BuildValue("{s:s,s:s,s:I,s:d,s:d,s:d,s:I,s:s,s:i,s:s}", "key", info.key, "target",
+                         info.target, "threads", info.threads, "flops", info.flops, "estimate_ns",
+                         info.estimate_ns, "floor_ns", info.floor_ns, "variant_count",
+                         info.variant_count, "variant", info.variant, "gpu", info.gpu, "gpu_name",
+                         info.gpu_name);
+}
+
+static PyObject *report(PyObject *object, PyObject *ignored)
+{
+    sxp_module *self = module_of(object);
+    symplex_error error;
+    char *json = NULL;
+    size_t size = 0;
+    (void)ignored;
+    if (symplex_module_report(self->module, &json, &size, &error) != SYMPLEX_OK) {
+        sxp_raise(self->state, &error, NULL);
+        return NULL;
+    }
+    PyObject *text = PyUnicode_DecodeUTF8(json, (Py_ssize_t)size, "replace");
+    symplex_free(json);
+    return text;
+}
+
+/* ---- weights and state ---- */
+
+/* Of this role; NULL with an exception. */
+static sxp_tensor *find(sxp_module *self, symplex_role role, const char *kind, const char *name)
+{
+    for (size_t i = 0; i < self->role[role].count; i++) {
+        if (strcmp(self->role[role].tensor[i].name, name) == 0) {
+            return &self->role[role].tensor[i];
+        }
+    }
+    PyErr_Format(PyExc_KeyError, "the module has no %s '%s'", kind, name);
+    return NULL;
+}
+
+/* The array of a weight or of state, which is of the tensor's type and shape. */
+static bool take(sxp_module *self, const sxp_tensor *tensor, const char *kind, PyObject *object,
+                 bool writable, sxp_array *array)
+{
+    const sxp_what what = {kind, tensor->name};
+    if (!sxp_array_take(self->state, object, tensor->dtype, writable, &what, array)) {
+        return false;
+    }
+    if (!sxp_shape_check(self, tensor, array, &what, NULL)) { /* neither follows symbols */
+        sxp_array_release(array);
+        return false;
+    }
+    return true;
+}
+
+static size_t size_of(const sxp_tensor *tensor)
+{
+    size_t size = sxp_dtypes[tensor->dtype].bytes;
+    for (uint32_t d = 0; d < tensor->rank; d++) {
+        size *= (size_t)tensor->shape[d];
+    }
+    return size;
+}
+
+static void release_kept(PyObject *capsule)
+{
+    sxp_array *array = PyCapsule_GetPointer(capsule, "symplex.array");
+    if (array != NULL) {
+        sxp_array_release(array);
+        PyMem_Free(array);
+    }
+}
+
+static PyObject *bind_weight(PyObject *object, PyObject *args)
+{
+    sxp_module *self = module_of(object);
+    const char *name;
+    PyObject *given;
+    if (!PyArg_ParseTuple(args, "sO", &name, &given)) {
+        return NULL;
+    }
+    sxp_tensor *tensor = find(self, SYMPLEX_WEIGHT_TENSOR, "weight", name);
+    sxp_array *array = tensor != NULL ? PyMem_Calloc(1, sizeof(*array)) : NULL;
+    if (array == NULL) {
+        return tensor != NULL ? PyErr_NoMemory() : NULL;
+    }
+    if (!take(self, tensor, "weight", given, false, array)) {
+        PyMem_Free(array);
+        return NULL;
+    }
+    PyObject *kept = PyCapsule_New(array, "symplex.array", release_kept);
+    if (kept == NULL) {
+        sxp_array_release(array);
+        PyMem_Free(array);
+        return NULL;
+    }
+    symplex_error error;
+    symplex_code code;
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    code = symplex_module_bind(self->module, tensor->index, array->data, size_of(tensor), &error);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS;
+    if (code != SYMPLEX_OK) {
+        Py_DECREF(kept);
+        sxp_raise(self->state, &error, NULL);
+        return NULL;
+    }
+    PyObject *before = tensor->kept;
+    tensor->kept = kept; /* the module reads it until another is bound */
+    Py_XDECREF(before);
+    return Py_NewRef(Py_None);
+}
+
+/* (name, array, write): copies state out, or in. */
+static PyObject *state(PyObject *object, PyObject *args)
+{
+    sxp_module *self = module_of(object);
+    const char *name;
+    PyObject *given;
+    int write;
+    sxp_array array;
+    if (!PyArg_ParseTuple(args, "sOp", &name, &given, &write)) {
+        return NULL;
+    }
+    sxp_tensor *tensor = find(self, SYMPLEX_STATE_TENSOR, "state", name);
+    if (tensor == NULL || !take(self, tensor, "state", given, write == 0, &array)) {
+        return NULL;
+    }
+    symplex_error error;
+    symplex_code code;
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    code = write != 0 ? symplex_module_state_write(self->module, tensor->index, array.data,
+                                                   size_of(tensor), &error)
+                      : symplex_module_state_read(self->module, tensor->index, array.data,
+                                                  size_of(tensor), &error);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS;
+    sxp_array_release(&array);
+    if (code != SYMPLEX_OK) {
+        sxp_raise(self->state, &error, NULL);
+        return NULL;
+    }
+    return Py_NewRef(Py_None);
+}
+
+static PyObject *reset_state(PyObject *object, PyObject *ignored)
+{
+    sxp_module *self = module_of(object);
+    (void)ignored;
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    (void)symplex_module_state_reset(self->module, NULL);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS;
+    return Py_NewRef(Py_None);
+}
+
+static PyMethodDef methods[] = {
+    {"_tensors", tensors, METH_NOARGS, "[(role, name, dtype, shape)]"},
+    {"_symbols", symbols, METH_NOARGS, "{name: [(low, high, step)]}"},
+    {"_describe", describe, METH_NOARGS, "What symplex_module_describe says."},
+    {"_report", report, METH_NOARGS, "The report of the compiler as JSON."},
+    {"_bind_weight", bind_weight, METH_VARARGS, "(name, array): borrowed until the next one."},
+    {"_state", state, METH_VARARGS,
+     "(name, array, write): copies state out of or into the module."},
+    {"_reset_state", reset_state, METH_NOARGS, "All state gets its first values."},
+    {"_profile", (PyCFunction)(void (*)(void))sxp_profile, METH_VARARGS | METH_KEYWORDS,
+     "As a call: (results, what each launch took)."},
+    {NULL, NULL, 0, NULL}};
+
+static PyType_Slot slots[] = {
+    {Py_tp_new, (void *)new_module},     {Py_tp_dealloc, (void *)free_module},
+    {Py_tp_traverse, (void *)visit_all}, {Py_tp_call, (void *)sxp_call},
+    {Py_tp_methods, (void *)methods},    {0, NULL}};
+
+PyType_Spec sxp_module_spec = {.name = "symplex._c.Module",
+                               .basicsize = sizeof(sxp_module),
+                               .flags =
+                                   Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC,
+                               .slots = slots};

@@ -1,0 +1,80 @@
+/* extension.h - what the files of the Python extension symplex._c share.
+ *
+ * One shared object for CPython 3.11 and later: the limited API (abi3), the public C library, and nothing of NumPy's
+ * C interface. Python makes and checks what happens once; what happens at each call is here.
+ */
+#ifndef SX_CLIENT_PYTHON_EXTENSION_H
+#define SX_CLIENT_PYTHON_EXTENSION_H
+#define PY_SSIZE_T_CLEAN
+#define Py_LIMITED_API 0x030B0000
+#include <Python.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "client/symplex.h"
+
+/* Objects that the module keeps. */
+typedef struct {
+    PyObject *by_code;                   /* dict: symplex_code -> class of errors */
+    PyObject *error;                     /* the class of all others */
+    PyObject *dtype_error, *shape_error; /* an argument of a wrong element type, of a wrong shape */
+    PyObject *layout_error;              /* with gaps, read-only, on a GPU, overlapping */
+    PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
+} sxp_state;
+
+/* Raises the class of the code, with text, hint and number. `text` NULL: that of the error. */
+void sxp_raise(const sxp_state *state, const symplex_error *error, const char *text);
+/* The state of symplex._c; NULL with an exception. */
+sxp_state *sxp_state_get(void);
+/* numpy's functions are there; false with an exception that says what needs them. */
+bool sxp_need_numpy(sxp_state *state);
+
+/* ---- arrays of others ---- */
+
+typedef struct {
+    const char *name; /* as NumPy calls it */
+    /* The type of the same size that has a buffer format; `name` where it has one itself. */
+    const char *store;
+    char class; /* 'f' real, 'i' and 'u' whole numbers, '?' bool; 0: no format */
+    uint8_t bytes;
+    uint8_t dlpack; /* code of DLPack */
+} sxp_dtype;
+extern const sxp_dtype sxp_dtypes[];
+#define SXP_DTYPE_COUNT 12
+
+/* Memory that lies in an object of Python, which it keeps until sxp_array_release. */
+typedef struct {
+    void *data;
+    bool read_only;
+    uint32_t rank;
+    int64_t shape[SYMPLEX_RANK_MAX];
+    Py_buffer view;  /* view.obj NULL: none */
+    PyObject *extra; /* an object that was made on the way; NULL: none */
+    void *managed;   /* of DLPack; NULL: none */
+    bool versioned;  /* which kind of it */
+} sxp_array;
+
+/* What an array is given for, in messages: "argument 'x'". */
+typedef struct {
+    const char *kind, *name;
+} sxp_what;
+#define SXP_WHAT "%s '%.200s'"
+
+/* Reads an array without gaps, of this element type, from the buffer protocol, DLPack or the array interface; nothing
+ * is copied. False with an exception; nothing is to be released then. */
+bool sxp_array_take(sxp_state *state, PyObject *object, symplex_dtype dtype, bool writable,
+                    const sxp_what *what, sxp_array *array);
+void sxp_array_release(sxp_array *array); /* also of a zero struct */
+
+/* ---- the type symplex._c.Module ---- */
+
+extern PyType_Spec sxp_module_spec;
+
+/* ---- compiling ---- */
+
+/* (what, path, text, target, [(name, value)], [(name, low, high)], flags, rules, objective, daemon, socket, message,
+ * progress, output), as client/python/symplex/_compile.py gives them. */
+PyObject *sxp_compile(PyObject *self, PyObject *args);
+PyObject *sxp_ping(PyObject *self, PyObject *args);
+#endif

@@ -1,0 +1,142 @@
+/* module.c - the module symplex._c: its state, and errors of the library as exceptions. */
+#include "client/python/extension/extension.h"
+
+#include <string.h>
+
+void sxp_raise(const sxp_state *state, const symplex_error *error, const char *text)
+{
+    PyObject *code = PyLong_FromLong(error->code);
+    PyObject *class = code != NULL ? PyDict_GetItemWithError(state->by_code, code) : NULL;
+    const char *said = text != NULL && text[0] != '\0' ? text : error->text;
+    PyObject *words = PyUnicode_DecodeUTF8(said, (Py_ssize_t)strlen(said), "replace");
+    PyObject *hint = PyUnicode_DecodeUTF8(error->hint, (Py_ssize_t)strlen(error->hint), "replace");
+    class = class != NULL ? class : state->error;
+    PyObject *made = words != NULL && hint != NULL && !PyErr_Occurred()
+                         ? PyObject_CallFunctionObjArgs(class, words, NULL)
+                         : NULL;
+    if (made != NULL && PyObject_SetAttrString(made, "hint", hint) == 0 &&
+        PyObject_SetAttrString(made, "code", code) == 0) {
+        PyErr_SetObject(class, made);
+    }
+    Py_XDECREF(made);
+    Py_XDECREF(hint);
+    Py_XDECREF(words);
+    Py_XDECREF(code);
+}
+
+bool sxp_need_numpy(sxp_state *state)
+{
+    if (state->empty != NULL) {
+        return true;
+    }
+    PyObject *numpy = PyImport_ImportModule("numpy");
+    if (numpy == NULL) {
+        return false;
+    }
+    PyObject *empty = PyObject_GetAttrString(numpy, "empty");
+    PyObject *asarray = PyObject_GetAttrString(numpy, "asarray");
+    PyObject *dtype_of = PyObject_GetAttrString(numpy, "dtype");
+    Py_DECREF(numpy);
+    if (empty == NULL || asarray == NULL || dtype_of == NULL) {
+        Py_XDECREF(empty);
+        Py_XDECREF(asarray);
+        Py_XDECREF(dtype_of);
+        return false;
+    }
+    state->empty = empty;
+    state->asarray = asarray;
+    state->dtype_of = dtype_of;
+    return true;
+}
+
+sxp_state *sxp_state_get(void)
+{
+    PyObject *module = PyImport_ImportModule("symplex._c");
+    sxp_state *state = module != NULL ? PyModule_GetState(module) : NULL;
+    Py_XDECREF(module); /* sys.modules keeps it, and each object of the type does */
+    return state;
+}
+
+/* Classes of errors are Python; they are read from there once. */
+static int take_errors(sxp_state *state)
+{
+    PyObject *errors = PyImport_ImportModule("symplex._errors");
+    if (errors == NULL) {
+        return -1;
+    }
+    state->by_code = PyObject_GetAttrString(errors, "BY_CODE");
+    state->error = PyObject_GetAttrString(errors, "Error");
+    state->dtype_error = PyObject_GetAttrString(errors, "DTypeError");
+    state->shape_error = PyObject_GetAttrString(errors, "ShapeError");
+    state->layout_error = PyObject_GetAttrString(errors, "LayoutError");
+    Py_DECREF(errors);
+    return state->by_code != NULL && state->error != NULL && state->dtype_error != NULL &&
+                   state->shape_error != NULL && state->layout_error != NULL
+               ? 0
+               : -1;
+}
+
+static int begin(PyObject *module)
+{
+    sxp_state *state = PyModule_GetState(module);
+    if (take_errors(state) != 0) {
+        return -1;
+    }
+    PyObject *type = PyType_FromModuleAndSpec(module, &sxp_module_spec, NULL);
+    if (type == NULL) {
+        return -1;
+    }
+    int added = PyModule_AddObjectRef(module, "Module", type);
+    Py_DECREF(type);
+    return added == 0 ? PyModule_AddStringConstant(module, "version", symplex_version()) : added;
+}
+
+static PyObject **field_of(sxp_state *state, size_t index)
+{
+    PyObject **field[] = {&state->by_code,     &state->error,        &state->dtype_error,
+                          &state->shape_error, &state->layout_error, &state->empty,
+                          &state->asarray,     &state->dtype_of};
+    return index < sizeof(field) / sizeof(field[0]) ? field[index] : NULL;
+}
+
+static int visit_all(PyObject *module, visitproc visit, void *arg)
+{
+    sxp_state *state = PyModule_GetState(module);
+    for (size_t i = 0; state != NULL && field_of(state, i) != NULL; i++) {
+        Py_VISIT(*field_of(state, i));
+    }
+    return 0;
+}
+
+static int clear(PyObject *module)
+{
+    sxp_state *state = PyModule_GetState(module);
+    for (size_t i = 0; state != NULL && field_of(state, i) != NULL; i++) {
+        PyObject **field = field_of(state, i);
+        Py_CLEAR(*field);
+    }
+    return 0;
+}
+
+static PyMethodDef methods[] = {
+    {"compile", sxp_compile, METH_VARARGS,
+     "A program to module file, text or file; see symplex.compile."},
+    {"ping", sxp_ping, METH_VARARGS, "Who answers on a socket: (version, build, boot id, pid)."},
+    {NULL, NULL, 0, NULL}};
+
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)begin}, {0, NULL}};
+
+static struct PyModuleDef definition = {.m_base = PyModuleDef_HEAD_INIT,
+                                        .m_name = "symplex._c",
+                                        .m_doc = "libsymplex for Python; use the package symplex.",
+                                        .m_size = sizeof(sxp_state),
+                                        .m_methods = methods,
+                                        .m_slots = slots,
+                                        .m_traverse = visit_all,
+                                        .m_clear = clear};
+
+PyMODINIT_FUNC PyInit__c(void);
+PyMODINIT_FUNC PyInit__c(void)
+{
+    return PyModuleDef_Init(&definition);
+}

@@ -1,0 +1,102 @@
+"""Compiling: programs to modules, through the daemon where one answers and in a process of our own where none does."""
+from __future__ import annotations
+
+import os
+from typing import Any, Callable, Iterable, Mapping, Sequence, Union
+
+from symplex import _c
+from symplex._module import Module, load
+
+Program = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
+Extent = Union[int, "tuple[int, int]", "Sequence[int]"]
+
+_DAEMON = {"auto": 0, "only": 1, "never": 2}
+_EXACT, _APPROXIMATE, _REFRESH, _NO_WEIGHTS, _RANGE_ANY = 1, 2, 4, 8, 16
+
+
+def _dims(dims: Mapping[str, Extent] | None) -> tuple[list[Any], list[Any]]:
+    values: list[Any] = []
+    intervals: list[Any] = []
+    for name, extent in (dims or {}).items():
+        if isinstance(extent, tuple):
+            if len(extent) != 2:
+                raise ValueError(f"dims: {name} = {extent!r}; an interval is a tuple (low, high), values are a list")
+            intervals.append((name, *extent))
+        else:
+            values += [(name, value) for value in (extent if isinstance(extent, (list, range)) else [extent])]
+    return values, intervals
+
+
+def _source(program: Program) -> tuple[str | None, Any]:
+    """Path and bytes, one of which is None: text of a program has a newline, a path has none."""
+    if isinstance(program, str) and "\n" in program:
+        return None, program.encode()
+    if isinstance(program, (str, os.PathLike)):
+        return os.fspath(program), None
+    if not isinstance(program, (bytes, bytearray, memoryview)):
+        raise TypeError(f"program: a path, text or bytes are needed, not {type(program).__name__}")
+    return None, program
+
+
+def _run(what: int, program: Program, output: str | None, *, target: str = "native",
+         dims: Mapping[str, Extent] | None = None, objective: str | None = None, exact: bool = False,
+         approximate: bool = False, range_any: bool = False, refresh: bool = False, weights: bool = True,
+         disabled_rules: Iterable[str] = (), daemon: str = "auto", socket: str | None = None,
+         message: Callable[[str], object] | None = None,
+         progress: Callable[[str, int, int], object] | None = None) -> Any:
+    path, text = _source(program)
+    values, intervals = _dims(dims)
+    if daemon not in _DAEMON:
+        raise ValueError(f"daemon: {daemon!r}, known are {', '.join(_DAEMON)}")
+    flags = (_EXACT * bool(exact) | _APPROXIMATE * bool(approximate) | _REFRESH * bool(refresh)
+             | _NO_WEIGHTS * (not weights) | _RANGE_ANY * bool(range_any))
+    return _c.compile(what, path, text, target, values, intervals, flags, ",".join(disabled_rules) or None, objective,
+                      _DAEMON[daemon], socket, message, progress, output)
+
+
+def compile_bytes(program: Program, **options: Any) -> tuple[bytes, dict[str, Any]]:
+    """The module file of a program, and how it was got: key, tier ("ram", "disk": a hit; "none", "process": compiled),
+    hit, cost_s, total_s. Options are those of `compile`."""
+    return _run(0, program, None, **options)
+
+
+def compile_file(program: Program, output: Union[str, os.PathLike[str]], **options: Any) -> dict[str, Any]:
+    """The same into a file, whole or not at all."""
+    return _run(2, program, os.fspath(output), **options)[1]
+
+
+def compile(program: Program, *, threads: int = 0, **options: Any) -> Module:
+    """Compiles a program and opens the module.
+
+    program    a path to an ONNX model or to a program as text (docs/IR.md), told apart by content; or their bytes; or
+               the text itself
+    target     "native", "x86-64-v3", ..., or several with commas between
+    dims       {"batch": 4}; {"batch": [1, 4, 16]}: a variant for each; {"batch": (1, 4096)}: one module for all from
+               low to high
+    objective  "time" (default), "memory" or "energy"
+    exact      only rewrites that keep every bit; approximate: also such with an error bound; range_any: also such under
+               which a value in between may overflow or vanish where it did not
+    refresh    compile again and replace what is stored
+    weights    False: they are bound after loading (Module.bind_weight)
+    daemon     "auto", "only" or "never"; socket: where it listens
+    message    called with a line such as "no daemon at ...; compiling in process"
+    progress   called with (stage, done, total)
+    threads    that run the module; 0: as many as the process may use
+
+    Ctrl-C, and an exception of `message` or `progress`, end it: the daemon stops what nobody else waits for.
+    """
+    made, info = compile_bytes(program, **options)
+    module = load(made, threads=threads)
+    module.compiled = info
+    return module
+
+
+def compile_onnx(model: Any, **options: Any) -> Module:
+    """`compile` of an ONNX model: a path, bytes, or an onnx.ModelProto."""
+    serialize = getattr(model, "SerializeToString", None)
+    return compile(serialize() if serialize is not None else model, **options)
+
+
+def optimize(program: Program, **options: Any) -> str:
+    """The program that equality saturation extracts, as text. Options are those of `compile`, without `threads`."""
+    return _run(1, program, None, **options)

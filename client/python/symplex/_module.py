@@ -1,0 +1,110 @@
+"""Modules: compiled programs that are called with arrays."""
+from __future__ import annotations
+
+import json
+import os
+from typing import Any, NamedTuple, Union
+
+from symplex import _c
+
+
+class Tensor(NamedTuple):
+    """A tensor of a module's interface. An extent is a number, or a text such as "batch" or "2 * batch"."""
+
+    name: str
+    dtype: str
+    shape: tuple[Union[int, str], ...]
+
+
+class Module(_c.Module):
+    """A compiled program. Calling it runs it: inputs by position, in the order of `inputs`, or by name.
+
+        y = module(x)
+        y = module(x, w=w, out=y)            results into arrays of the caller
+        y, z = module(x, dims={"batch": 4})  values of dimensions that no argument tells
+
+    Arguments are arrays without gaps of exactly the element type that is needed: of NumPy, or anything with the buffer
+    protocol, DLPack or the array interface; they are used where they lie. Results are new NumPy arrays, unless `out` is
+    given: an array, a tuple of them, or a dict by names. Several results are a tuple. An output that lies in place of
+    an input (a donated one) is that argument itself, which must be writable. Inputs that are called "out" or "dims" are
+    given by position. A module may be called by several threads; its runs come one after the other, without the
+    interpreter's lock.
+    """
+
+    compiled: dict[str, Any] | None = None
+    """Of a module that was compiled here: key, tier, hit, cost_s, total_s."""
+
+    def _of_role(self, role: str) -> tuple[Tensor, ...]:
+        return tuple(Tensor(name, dtype, shape) for its, name, dtype, shape in self._tensors() if its == role)
+
+    @property
+    def inputs(self) -> tuple[Tensor, ...]:
+        """What a call needs, in the order of its arguments."""
+        return self._of_role("input")
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """What a call gives, in the order of its results."""
+        return self._of_role("output")
+
+    @property
+    def weights(self) -> tuple[Tensor, ...]:
+        """What is bound once."""
+        return self._of_role("weight")
+
+    @property
+    def states(self) -> tuple[Tensor, ...]:
+        """What the module keeps from call to call."""
+        return self._of_role("state")
+
+    @property
+    def dims(self) -> dict[str, list[tuple[int, int, int]]]:
+        """Symbolic dimensions, and the values (low, high, step) that the module serves."""
+        return self._symbols()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """Key, target, threads, estimates, GPU."""
+        return self._describe()
+
+    def report(self) -> dict[str, Any]:
+        """What the compiler did: search, rules, stages, rewrites."""
+        return json.loads(self._report())
+
+    def profile(self, *args: Any, **keywords: Any) -> tuple[Any, list[dict[str, Any]]]:
+        """A call, and what each of its launches took in ns; those with `once` are the work on weights alone."""
+        return self._profile(*args, **keywords)
+
+    def bind_weight(self, name: str, array: Any) -> None:
+        """Gives a weight its memory, which is used where it lies, until another is bound."""
+        self._bind_weight(name, array)
+
+    def read_state(self, name: str, out: Any) -> Any:
+        """Copies a state tensor into `out`."""
+        self._state(name, out, False)
+        return out
+
+    def write_state(self, name: str, array: Any) -> None:
+        """Sets a state tensor."""
+        self._state(name, array, True)
+
+    def reset_state(self) -> None:
+        """All state gets its first values."""
+        self._reset_state()
+
+    def __repr__(self) -> str:
+        def text(tensors: tuple[Tensor, ...]) -> str:
+            return ", ".join(f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]" for t in tensors)
+
+        return f"<symplex.Module ({text(self.inputs)}) -> ({text(self.outputs)}), {self.info['target']}>"
+
+
+def load(module: Union[str, os.PathLike[str], bytes, bytearray, memoryview], *, threads: int = 0) -> Module:
+    """Opens a module file, by its path or from its bytes. `threads` 0: as many as the process may use."""
+    if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= 256:
+        raise ValueError(f"threads: {threads!r}, allowed are 0 (as many as the process may use) to 256")
+    if isinstance(module, (str, os.PathLike)):
+        return Module(os.fspath(module), None, threads)
+    if not isinstance(module, (bytes, bytearray, memoryview)):
+        raise TypeError(f"module: a path or bytes are needed, not {type(module).__name__}")
+    return Module(None, module, threads)

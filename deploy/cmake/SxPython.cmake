@@ -1,0 +1,30 @@
+# The package symplex for Python, client/python: in the build tree as python/symplex, and as the install component
+# "python", which client/python/backend.py makes a wheel of. It needs the headers of CPython 3.11 or later and is left
+# out without them. A sanitizer's runtime would have to be in the interpreter, so builds with one leave it out too.
+if(SX_SANITIZE OR SX_FUZZ)
+    return()
+endif()
+find_package(Python3 3.11 COMPONENTS Interpreter Development.Module QUIET)
+if(NOT Python3_Development.Module_FOUND)
+    message(STATUS "the Python package is left out: no headers of Python 3.11 or later (python3-dev)")
+    return()
+endif()
+file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/python/extension/*.c)
+add_library(symplex-python MODULE ${sources})
+target_include_directories(symplex-python SYSTEM PRIVATE ${Python3_INCLUDE_DIRS})
+target_link_libraries(symplex-python PRIVATE symplex sx_flags)
+# The tables of CPython hold functions as void *.
+set_source_files_properties(${sources} PROPERTIES COMPILE_OPTIONS -Wno-pedantic)
+set_target_properties(symplex-python PROPERTIES PREFIX "" OUTPUT_NAME _c SUFFIX .abi3.so
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/python/symplex INSTALL_RPATH "$ORIGIN")
+file(GLOB modules CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/client/python/symplex/*.py
+    ${CMAKE_SOURCE_DIR}/client/python/symplex/*.pyi ${CMAKE_SOURCE_DIR}/client/python/symplex/py.typed)
+foreach(module IN LISTS modules)
+    get_filename_component(name ${module} NAME)
+    configure_file(${module} ${CMAKE_BINARY_DIR}/python/symplex/${name} COPYONLY)
+endforeach()
+install(TARGETS symplex-python LIBRARY DESTINATION symplex COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES ${modules} DESTINATION symplex COMPONENT python EXCLUDE_FROM_ALL)
+install(FILES $<TARGET_FILE:symplex> DESTINATION symplex RENAME $<TARGET_SONAME_FILE_NAME:symplex>
+    COMPONENT python EXCLUDE_FROM_ALL)
+install(PROGRAMS $<TARGET_FILE:symplex-client> DESTINATION symplex COMPONENT python EXCLUDE_FROM_ALL)

@@ -1,0 +1,35 @@
+#!/usr/bin/env python3
+"""`symplex-bench call --case python`: 20,000 runs of a softmax of 4 rows of 8 through the package for Python, with a
+new NumPy array for each result, for each line on stdin; answers with the nanoseconds they took. The argument is the
+folder of the package, python/ of the build."""
+import sys
+
+from peer import serve, set_threads
+
+CALLS = 20000
+PROGRAM = """sx 1
+graph "softmax" {
+    %x = parameter {name = "x", weight = 0} : f32[4, 8]
+    %y = softmax(%x) {axis = 1} : f32[4, 8]
+    return %y as "y"
+}
+"""
+
+
+def engine():
+    import numpy
+    sys.path.insert(0, sys.argv[1])
+    import symplex
+    module = symplex.compile(PROGRAM, threads=1, daemon="never")
+    x = numpy.zeros((4, 8), numpy.float32)
+
+    def run():
+        for _ in range(CALLS):
+            y = module(x)
+        assert y[0, 0] == 0.125
+
+    return f"symplex {symplex.__version__}, NumPy {numpy.__version__}", run
+
+
+set_threads(1)
+serve(engine)
