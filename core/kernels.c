@@ -604,8 +604,8 @@ static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op o
     sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), columns, COPY_VECTORS, schedule);
 }
 
-/* In a variant for an interval: the kernel becomes one for all of it. Copies of outputs and the like are of no node whose
- * extents could be asked for. */
+/* In a variant for an interval: the kernel becomes one for all of it. Copies of outputs and the like are of no node
+ * whose extents could be asked for. */
 static sx_code cases_of_copy(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                              const sx_schedule *schedule, sx_kernel **kernel,
                              const sx_pipe_cases **cases)

@@ -30,7 +30,7 @@ struct sx_pipe_subject {
      * kernel for one value is made of, where rows are in no groups. */
     const sx_pipe_subject *probe;
     const sx_analysis *single;
-    /* It is an operation that moves elements: these are its attributes and result at a probe, and there is no analysis. */
+    /* It is an operation that moves elements: its attributes and result at a probe, and there is no analysis. */
     bool moves;
     const sx_attr *attr;
     const sx_type *result;

@@ -102,14 +102,6 @@ static const refusal refusals[] = {
      NULL,
      SX_LIMIT,
      "9223372036854775807"},
-    {"sx 1\ngraph \"g\" () {\n%x = parameter {name = \"x\", weight = 0} : f32[0, 3]\n"
-     "%y = tanh(%x) : f32[0, 3]\n" END,
-     "x86-64-v3",
-     {NULL},
-     {0},
-     NULL,
-     SX_INPUT,
-     "0"},
     /* more bytes than a module can say */
     {"sx 1\ngraph \"g\" () {\n%x = parameter {name = \"x\", weight = 0} : f32[4294967296, 16]\n"
      "%y = negate(%x) : f32[4294967296, 16]\n" END,
