@@ -27,6 +27,8 @@ static const bench table[] = {
      "cold latency by stage, verified and not; vit_b_16 without slices (head on the mean of "
      "tokens)",
      sx_bench_compile},
+    {"interval", "one module for an interval beside those for single values, at several of them",
+     sx_bench_interval},
     {"legality", "proof of each emitted kernel of a model, and isl on its schedule",
      sx_bench_legality},
     {"egraph",
