@@ -574,6 +574,7 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint
 
 /* A place of a scatter and an index: a load, a comparison, an operation, a choice. */
 #define SCATTER_STEP_FLOPS 4
+#define SCATTER_BYTES (INT64_C(1) << 26) /* of a thread's workspace, for more than one vector */
 
 static bool is_move(sx_op op)
 {
@@ -582,26 +583,51 @@ static bool is_move(sx_op op)
            of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_DYNAMIC;
 }
 
+/* The schedule of a scatter, and what its lanes have to do. */
+static void schedule_scatter(const sx_pipe *pipe, const sx_pipe_subject *s, const sx_attr *attr,
+                             uint32_t lanes, sx_schedule *schedule, double *steps)
+{
+    const sx_type *x = &s->type[0];
+    const double all = (double)sx_tensor_elements(x);
+    int64_t picks = sx_tensor_elements(&s->type[1]);
+    int64_t rows = x->dim[attr->axis].scale;
+    int64_t row = 1;
+    for (uint32_t d = (uint32_t)attr->axis + 1; d < x->rank; d++) {
+        row *= x->dim[d].scale;
+    }
+    if (sx_scatter_is_linear(rows, row, picks, pipe->target->vectors.threads)) {
+        bool large = (rows + 2) * SX_ROW_BYTES > SCATTER_BYTES / COPY_VECTORS;
+        uint32_t vectors = large ? 1 : COPY_VECTORS;
+        sx_schedule_map(lanes, 1, (int64_t)lanes * vectors, vectors, schedule);
+        *steps = (all + (double)sx_tensor_elements(&s->type[2])) * (row == 1 ? lanes : 1);
+        return;
+    }
+    int64_t step = (int64_t)lanes * COPY_VECTORS; /* a row meets every index */
+    int64_t bytes = row * sx_dtype_bytes(x->dtype) * (picks + 1);
+    int64_t columns = COPY_PIECE_BYTES / 4 / (picks + 1) / step * step;
+    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / bytes), sx_max_i64(columns, step),
+                    COPY_VECTORS, schedule);
+    *steps = all * (double)picks;
+}
+
 static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
-                          const sx_attr *attr, const sx_type *type, sx_schedule *schedule)
+                          const sx_attr *attr, const sx_type *type, sx_schedule *schedule,
+                          double *steps)
 {
     int64_t row = sx_dtype_bytes(type->dtype);
     for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
         row *= s->type[0].dim[d].scale;
     }
-    if (op == SX_OP_SCATTER) { /* a row meets every index */
-        row *= sx_tensor_elements(&s->type[1]) + 1;
-    }
     bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE || op == SX_OP_SCATTER;
     uint32_t lane_bytes = elements ? sx_move_lane_bytes(type->dtype) : 4;
     uint32_t lanes = sx_vector_unit_lanes(&pipe->target->vectors, lane_bytes);
-    int64_t columns = COPY_PIECE_BYTES / 4;
+    *steps = 0;
     if (op == SX_OP_SCATTER) {
-        int64_t step = (int64_t)lanes * COPY_VECTORS;
-        columns = columns / (sx_tensor_elements(&s->type[1]) + 1) / step * step;
-        columns = sx_max_i64(columns, step);
+        schedule_scatter(pipe, s, attr, lanes, schedule, steps);
+    } else {
+        sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
+                        COPY_VECTORS, schedule);
     }
-    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), columns, COPY_VECTORS, schedule);
 }
 
 /* In a variant for an interval: the kernel becomes one for all of it. Copies of outputs and the like are of no node
@@ -635,7 +661,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
 {
     sx_schedule schedule;
     const sx_pipe_cases *cases = NULL;
-    schedule_copy(pipe, s, op, attr, type, &schedule);
+    double steps;
+    schedule_copy(pipe, s, op, attr, type, &schedule, &steps);
     sx_kernel *kernel;
     const sx_lowering move = {.kind = SX_LOWER_MOVE,
                               .name = s->name,
@@ -662,11 +689,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
     }
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
-    double busy_ns = 0;
-    if (op == SX_OP_SCATTER) {
-        double steps = (double)sx_tensor_elements(type) * (double)sx_tensor_elements(&s->type[1]);
-        busy_ns = sx_device_compute_ns(pipe->device, SX_F32, false, SCATTER_STEP_FLOPS * steps);
-    }
+    double busy_ns = sx_device_compute_ns(pipe->device, SX_F32, false, SCATTER_STEP_FLOPS * steps);
     finished done = {.kernel = kernel,
                      .code = &code,
                      .arg = s->tensor,

@@ -121,6 +121,23 @@ static void cost_online(const scope *s, const sx_device *device, const sx_attr *
     }
 }
 
+/* Every row of x meets every index, or each is looked at once. */
+static double scatter_flops(const scope *s, const sx_device *device, const sx_attr *attr,
+                            const sx_type *input)
+{
+    const double rows = extent(s, input[0].dim[attr->axis]);
+    const double picks = elements(s, &input[1]);
+    double row = 1;
+    for (uint32_t d = (uint32_t)attr->axis + 1; d < input[0].rank; d++) {
+        row *= extent(s, input[0].dim[d]);
+    }
+    bool threads = device->block_threads != 0;
+    if (sx_scatter_is_linear((int64_t)rows, (int64_t)row, (int64_t)picks, threads)) {
+        return elements(s, &input[0]) + elements(s, &input[2]);
+    }
+    return elements(s, &input[0]) * picks;
+}
+
 #define ATTENTION_KERNELS 3 /* scores, softmax, weighted sum */
 
 static void cost_attention(const scope *s, const sx_type *input, uint32_t input_count,
@@ -176,9 +193,7 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     case SX_OPCLASS_COMPARE:
     case SX_OPCLASS_SELECT:
     case SX_OPCLASS_CONVERT: cost->flops = elements(s, result) * sx_op_weight(op); break;
-    case SX_OPCLASS_SCATTER: /* every row of x meets every index */
-        cost->flops = elements(s, result) * elements(s, &input[1]);
-        break;
+    case SX_OPCLASS_SCATTER: cost->flops = scatter_flops(s, device, attr, input); break;
     case SX_OPCLASS_SORT: { /* each element meets each other one, or each place all elements */
         bool turns = sx_sort_takes_turns(attr, &input[0]);
         double passes = turns ? (double)attr->count : extent(s, input[0].dim[attr->axis]);

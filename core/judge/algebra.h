@@ -32,11 +32,13 @@
 #define SX_RUN_LEVELS 6u
 #define SX_RUN_DEPTH 5u
 #define SX_VAR_STORE 47u
-#define SX_STORE_DIMS 16u
+#define SX_STORE_DIMS 15u
+#define SX_VAR_NAMED \
+    62u /* which of several places it is that an integer of the inputs names (walk_named.c) */
 #define SX_VAR_ROW 63u
 #define SX_VAR_COUNT 64u
 _Static_assert(SX_VAR_RUN + SX_RUN_LEVELS * SX_RUN_DEPTH == SX_VAR_STORE, "run variables");
-_Static_assert(SX_VAR_STORE + SX_STORE_DIMS == SX_VAR_ROW, "variables fit a set of 64");
+_Static_assert(SX_VAR_STORE + SX_STORE_DIMS == SX_VAR_NAMED, "variables fit a set of 64");
 #define SX_TERMS_MAX 400000u
 #define SX_FORMS_MAX 200000u
 #define SX_VAR_BIT(variable) (UINT64_C(1) << (variable))

@@ -262,7 +262,7 @@ static bool wants_exchange(const sx_algebra *g, uint32_t x, uint32_t y)
 static bool is_product(const sx_algebra *g, uint32_t term)
 {
     const sx_term *t = &g->term[term];
-    return t->kind == SX_TERM_OP && t->op == SX_LOP_IMUL && !t->holes && !t->acc;
+    return t->kind == SX_TERM_OP && t->op == SX_LOP_IMUL && !t->holes && !t->acc && !t->state;
 }
 
 /* Factors of an integer product that is added are exchanged like those of a multiply-add. Products that are

@@ -386,6 +386,7 @@ static void walk_loop(sx_walk *w, uint32_t at)
     uint32_t first_carried = w->carried_count;
     uint32_t outer_first = w->loop_first;
     uint32_t outer_read = w->read_first;
+    uint32_t outer_inner = w->inner;
     w->known[var] = false;
     w->loop_of[var] = at;
     g->low[var] = 0;
@@ -395,7 +396,9 @@ static void walk_loop(sx_walk *w, uint32_t at)
     w->loop_first = w->stores.count;
     w->read_first = w->reads.count;
     w->open++;
+    w->inner = at;
     walk_items(w, at + 1, end);
+    w->inner = outer_inner;
     w->open--;
     w->loop_first = outer_first;
     w->read_first = outer_read;
@@ -409,7 +412,9 @@ static void walk_loop(sx_walk *w, uint32_t at)
     for (uint32_t k = first_carried; k < end_carried; k++) { /* all before any is forgotten */
         sx_carried *c = &w->carried[k];
         uint32_t last = *reg_of(w, c->reg);
-        last = w->mode[at] == SX_WALK_STATES && has_states(w, last) ? 0 : last;
+        bool gone =
+            (w->mode[at] == SX_WALK_STATES && has_states(w, last)) || sx_walk_is_named(w, last);
+        last = gone ? 0 : last;
         c->before = close_register(w, c, last, var, item->trip);
     }
     forget_written(w, at + 1, end);
@@ -583,6 +588,8 @@ void sx_walk_part(sx_walk *w, sx_algebra *g, const sx_kernel *kernel, const sx_p
         w->again = false;
         w->stores.count = w->reads.count = w->carried_count = w->many_count = 0;
         w->open = w->loop_first = w->read_first = w->hole_count = w->table_count = 0;
+        w->named_count = w->serial = 0;
+        w->inner = UINT32_MAX;
         memset(w->reg[0], 0, (part->vector_count + 1) * sizeof(uint32_t));
         memset(w->reg[1], 0, (part->mask_count + 1) * sizeof(uint32_t));
         memset(w->integer, 0, (part->scalar_count + 1) * sizeof(uint32_t));

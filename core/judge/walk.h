@@ -92,6 +92,14 @@ typedef struct {
     uint32_t row[SX_LOOP_LANES_MAX];
 } sx_rows;
 
+/* A read of a place that an integer of the inputs names, of which only a store to that place may make use. */
+typedef struct {
+    /* The integer: which of the places it is. */
+    uint32_t place;
+    /* How many stores were walked before it, and the innermost loop that was open. */
+    uint32_t serial, inner;
+} sx_named_read;
+
 /* The walk over one part. The arrays lie in the arena of the algebra and are used again for the next part. */
 typedef struct {
     sx_algebra *g;
@@ -131,6 +139,11 @@ typedef struct {
     /* Registers that the open loops carry. */
     sx_carried *carried;
     uint32_t carried_count, carried_capacity;
+    /* Reads of named places: the state number SX_NAMED + k is what read number k gave. */
+    sx_named_read *named;
+    uint32_t named_count, named_capacity;
+    /* How many stores were walked; the LOOP item of the innermost open loop with a free variable, or UINT32_MAX. */
+    uint32_t serial, inner;
     /* Whether a variable of the program has one value (its loop is unrolled, or has one iteration), and which. */
     bool known[SX_LOOP_VARS_MAX];
     int64_t value[SX_LOOP_VARS_MAX];
@@ -155,6 +168,7 @@ typedef struct {
 } sx_walk;
 
 #define SX_MANY 0x80000000u
+#define SX_NAMED 0x80000000u
 
 /* The stores of the part at a grid point (variables 0 to 2 free where the grid has several points) are in
  * walk->stores. */
@@ -177,7 +191,19 @@ uint32_t sx_walk_choose(sx_walk *w, uint32_t mask, uint32_t x, uint32_t y);
 uint32_t sx_walk_at(sx_walk *w, uint32_t term, uint32_t lane);
 void sx_walk_memory(sx_walk *w, const sx_item *item);
 
+/* ---- places that integers of the inputs name (walk_named.c) ---- */
+/* What the part itself stored at `form` plus the integer `index`, a value that is good for a store there alone. */
+uint32_t sx_walk_named_load(sx_walk *w, uint32_t form, uint32_t index);
+/* Stores `value` there. `r`: buffer, width and mem; `s` makes the lanes first .. end - 1 store variable 0. */
+void sx_walk_named_store(sx_walk *w, const sx_record *r, uint32_t form, uint32_t index,
+                         uint32_t value, const sx_subst *s);
+/* Is it, or is it made of, what a read of a named place gave? */
+bool sx_walk_is_named(sx_walk *w, uint32_t value);
+
 /* ---- memory that loops carry (walk_state.c) ---- */
+/* What the places of `r` hold after the stores first .. end - 1, the newest first; APART: none of them meets it. */
+sx_read sx_walk_content(sx_walk *w, const sx_record *r, uint32_t first, uint32_t end,
+                        uint32_t *value, uint32_t *from);
 /* Notes the places that the body stores anew in each iteration after it has read what was there. */
 void sx_walk_find_places(sx_walk *w, const sx_walk_loop *loop);
 /* At the start of an iteration these places hold states. False: what they hold before the loop is not known. */

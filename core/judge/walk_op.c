@@ -267,9 +267,9 @@ static uint32_t load(sx_walk *w, const sx_addr *a, sx_mem mem, int64_t stride, u
     } else {
         uint32_t value = 0;
         if (index != 0) {
-            return sx_refuse(g, "item %u: a read at a place that the inputs name", w->at);
+            put_piece(&out, lanes, sx_walk_named_load(w, form, index));
         }
-        for (uint32_t start = 0; start < lanes && !g->refused;) {
+        for (uint32_t start = index != 0 ? lanes : 0; start < lanes && !g->refused;) {
             uint32_t end = longest(w, a->buffer, width, form, start, lanes, &value);
             if (end == start && !g->refused && unroll_for(w, form)) {
                 return 0;
@@ -298,10 +298,12 @@ static void store(sx_walk *w, const sx_item *item, int64_t stride)
     uint32_t value = *vector(w, item->src[0]);
     sx_lanes lanes;
     uint32_t count = item->imm;
-    if (index != 0 || value == 0) {
-        (void)sx_refuse(g, "item %u: a store %s", w->at,
-                        index != 0 ? "to a place that the inputs name"
-                                   : "of a value of a closed loop");
+    if (value == 0) {
+        (void)sx_refuse(g, "item %u: a store of a value of a closed loop", w->at);
+        return;
+    }
+    if (index == 0 && sx_walk_is_named(w, value)) {
+        (void)sx_refuse(g, "item %u: a store to a place of what another one holds", w->at);
         return;
     }
     sx_walk_get_joined(w, value, count, &lanes);
@@ -321,10 +323,15 @@ static void store(sx_walk *w, const sx_item *item, int64_t stride)
             sx_subst_share(g, &one);
             s = &one;
         }
-        r.address = sx_form_subst(g, form, s);
-        r.value = sx_term_subst(g, r.value, s);
         r.dims = several;
         r.count[0] = (int64_t)end - start;
+        if (index != 0) {
+            sx_walk_named_store(w, &r, form, index, lanes.term[k], s);
+            start = end;
+            continue;
+        }
+        r.address = sx_form_subst(g, form, s);
+        r.value = sx_term_subst(g, r.value, s);
         if (g->term[r.value].holes) {
             (void)sx_refuse(g, "item %u: a store of a value that a loop carries", w->at);
         }
@@ -333,6 +340,7 @@ static void store(sx_walk *w, const sx_item *item, int64_t stride)
         }
         start = end;
     }
+    w->serial++;
 }
 
 static void put_loaded(sx_walk *w, const sx_item *item, int64_t stride, uint32_t lanes)

@@ -57,9 +57,8 @@ void sx_walk_find_places(sx_walk *w, const sx_walk_loop *loop)
     }
 }
 
-/* What the places of `r` hold after the stores first .. end - 1, the newest first; APART: none of them meets it. */
-static sx_read content(sx_walk *w, const sx_record *r, uint32_t first, uint32_t end,
-                       uint32_t *value, uint32_t *from)
+sx_read sx_walk_content(sx_walk *w, const sx_record *r, uint32_t first, uint32_t end,
+                        uint32_t *value, uint32_t *from)
 {
     sx_algebra *g = w->g;
     SX_ASSERT(end <= w->stores.count);
@@ -86,7 +85,7 @@ static bool open_table(sx_walk *w, const sx_walk_loop *loop, const sx_record *pl
             return false;
         }
     }
-    if (content(w, places, 0, loop->first_record, &t.first, &from) != SX_READ_COVERED ||
+    if (sx_walk_content(w, places, 0, loop->first_record, &t.first, &from) != SX_READ_COVERED ||
         !sx_walk_room(w, &array, &w->table_capacity, w->table_count + 1, sizeof(sx_table))) {
         return false;
     }
@@ -151,8 +150,8 @@ bool sx_walk_close_states(sx_walk *w, const sx_walk_loop *loop)
     uint32_t from;
     for (uint32_t k = loop->first_table; k < loop->end_table; k++) {
         sx_table *t = &w->table[k];
-        sx_read end =
-            content(w, &t->places, loop->first_record + count, w->stores.count, &t->step, &from);
+        sx_read end = sx_walk_content(w, &t->places, loop->first_record + count, w->stores.count,
+                                      &t->step, &from);
         t->step = end == SX_READ_APART ? t->places.value : t->step;
         if (end == SX_READ_UNKNOWN) {
             return false;

@@ -310,6 +310,10 @@ void sx_schedule_map(uint32_t lanes, int64_t rows, int64_t columns, uint32_t cop
  * times as many vectors in straight line. */
 void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t columns,
                           uint32_t copies, sx_schedule *s);
+/* Does the kernel of a scatter go over rows and indices one after the other, in a workspace that has all rows, and not
+ * over all indices for each row? x has `rows` along the axis, of `row` elements each (with all dimensions behind it);
+ * `picks` indices. */
+bool sx_scatter_is_linear(int64_t rows, int64_t row, int64_t picks, bool threads);
 /* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements
  * at a time). */
 #define SX_ROW_BYTES 64       /* bytes of a vector of that shape, on every machine: 16 or 8 lanes */

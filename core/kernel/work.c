@@ -3,6 +3,13 @@
 
 #include <string.h>
 
+/* A scatter is linear from so many indices and rows on: below, what it copies costs more than it saves. Lanes run along
+ * the row; where a row is one element the other form has lanes along the axis, and the linear one has none. */
+#define SCATTER_PICKS 8
+#define SCATTER_ROWS 4
+#define SCATTER_ROWS_ALONG 32
+#define SCATTER_WORKSPACE_BYTES \
+    (INT64_C(1) << 28)     /* of a thread, where its columns are one vector */
 #define SCATTERED_READ 1.5 /* bytes fetched per byte used where rows are not read in order */
 
 double sx_op_weight(sx_op op)
@@ -235,4 +242,12 @@ void sx_analysis_count_work(sx_analysis *a)
         const sx_instr *in = &body->instr[i];
         a->program_length += in->kind == SX_BODY_APPLY && sx_op_is_long(in->op) ? 8 : 1;
     }
+}
+
+bool sx_scatter_is_linear(int64_t rows, int64_t row, int64_t picks, bool threads)
+{
+    SX_ASSERT(rows >= 0 && row >= 0 && picks >= 0);
+    const int64_t least = row == 1 ? SCATTER_ROWS_ALONG : SCATTER_ROWS;
+    const int64_t most = SCATTER_WORKSPACE_BYTES / (row == 1 ? 8 : 64) - 2;
+    return !threads && picks >= SCATTER_PICKS && rows >= least && rows <= most;
 }

@@ -8,7 +8,11 @@
  *                    nearest one); a comparison of integers chooses. A row of x is read before it is stored, by the
  *                    point that stores it: the result may lie where x lies
  *   scatter          a place of the result belongs to one lane, which walks all indices in order and combines the
- *                    updates that name its row: rows x indices steps, no atomic operations, the same bits anywhere */
+ *                    updates that name its row: rows x indices steps, no atomic operations, the same bits anywhere
+ *   scatter, linear  some columns of all rows are copied to the workspace, as they are accumulated, with a row more at
+ *                    each end for what is out of range; then each update is combined with the row that its index
+ *                    names, in order, and the rows go to the result: rows + indices steps, the same bits. Where lanes
+ *                    are threads the first form stays: a warp has no workspace of that size */
 #include "core/loop/lower.h"
 
 #include <string.h>
@@ -53,6 +57,8 @@ struct indexed {
     int64_t picks, rows;
     /* The row runs along the axis that the indices name. */
     bool along;
+    /* Of a linear one: columns of a row of the workspace, as many as are walked at once. */
+    int64_t width;
     /* Integer registers of the part: of each axis its start, negated; of a slice the base. */
     uint32_t negated[SX_RANK_MAX + 1];
     uint32_t base;
@@ -504,14 +510,13 @@ static void find_rows(indexed *m, const sx_attr *attr)
     m->row = m->along ? m->rows : m->row;
 }
 
-/* One more than the row that index number `pick` names, in all lanes; what is out of range is no row. */
-static uint32_t named_row(indexed *m, const sx_affine *pick)
+/* One more than the row that index number `pick` names; what is out of range is no row. */
+static uint32_t named_number(indexed *m, const sx_affine *pick)
 {
     sx_addr addr = {.buffer = 1, .index_reg = SX_NO_REG};
     move_by(&addr, pick, sx_dtype_bytes(m->input[1].dtype));
     uint32_t s = integer(m, SX_LOP_SWRAP, loaded(m, 1, &addr), m->rows);
-    s = integer(m, SX_LOP_SCLAMP, integer(m, SX_LOP_SOFF, s, 1), m->rows + 2);
-    return to_lanes(m, s);
+    return integer(m, SX_LOP_SCLAMP, integer(m, SX_LOP_SOFF, s, 1), m->rows + 2);
 }
 
 /* An element as it is accumulated. Of a bool 0 or 1, and what is only moved keeps its bits. */
@@ -557,7 +562,7 @@ static void scatter_block(indexed *m, const sx_affine *column, int64_t units)
         }
     }
     bool opened = open_axis(m, &pick, m->picks);
-    uint32_t named = named_row(m, &pick);
+    uint32_t named = to_lanes(m, named_number(m, &pick));
     move_by(&from, &m->axis[0].at, m->axis[0].box_stride);
     move_by(&from, &pick, m->along ? m->unit : m->row * m->unit);
     if (!m->along) {
@@ -586,6 +591,139 @@ static void scatter_row(indexed *m, const sx_affine *column, int64_t units)
     walk_columns(m, column, units, scatter_block);
 }
 
+/* ---- scatter in time that is linear ---- */
+#define SCATTER_INSIDE 4u /* the workspace: rows + 2 rows, `width` lanes each */
+
+/* `trip` pieces of `units` neighbours each, the first of which is unit `first` of x (of its column): from x to the
+ * workspace, or back to the result. A piece is a row, or a part of the axis that is the row. */
+static void carry_rows(indexed *m, const sx_affine *column, int64_t first, int64_t trip,
+                       int64_t units, bool back)
+{
+    const int64_t lane = m->kernel->lane_bytes;
+    sx_addr outside = {.buffer = back ? 3 : 0, .index_reg = SX_NO_REG};
+    sx_addr inside = {
+        .buffer = SCATTER_INSIDE, .offset = (m->width + first) * lane, .index_reg = SX_NO_REG};
+    sx_affine at = {0};
+    SX_ASSERT(trip >= 1 && units >= 1 && units <= SCATTER_VECTORS * (int64_t)m->kernel->lanes);
+    move_by(&outside, &m->axis[0].at, m->axis[0].stride);
+    move_by(&outside, column, m->unit);
+    outside.offset += first * m->unit;
+    bool opened = open_axis(m, &at, trip);
+    move_by(&outside, &at, (m->along ? units : m->row) * m->unit);
+    move_by(&inside, &at, units * lane);
+    for (int64_t done = 0; done < units; done += m->kernel->lanes) {
+        uint32_t some = (uint32_t)sx_min_i64(m->kernel->lanes, units - done);
+        sx_addr place = inside;
+        place.offset += done * lane;
+        if (back) {
+            uint32_t sum =
+                sx_loop_access(&m->b, SX_LOP_LOAD, SX_MEM_LANE, &place, SX_NO_REG, some, 0);
+            store_units(m, &outside, done, rounded(m, sum), some);
+        } else {
+            uint32_t value = accumulated(m, load_units(m, &outside, done, some));
+            (void)sx_loop_access(&m->b, SX_LOP_STORE, SX_MEM_LANE, &place, value, some, 0);
+        }
+    }
+    if (opened) {
+        sx_loop_close(&m->b);
+    }
+}
+
+static void carry_all(indexed *m, const sx_affine *column, bool back)
+{
+    if (!m->along) {
+        carry_rows(m, column, 0, m->rows, m->width, back);
+        return;
+    }
+    int64_t step = SCATTER_VECTORS * (int64_t)m->kernel->lanes;
+    int64_t whole = m->rows / step;
+    if (whole > 0) {
+        carry_rows(m, column, 0, whole, step, back);
+    }
+    if (m->rows % step > 0) {
+        carry_rows(m, column, whole * step, 1, m->rows % step, back);
+    }
+}
+
+/* Rows of the workspace for what is out of range: they hold something from the start. */
+static void clear_ends(indexed *m)
+{
+    const int64_t lane = m->kernel->lane_bytes;
+    uint32_t zero = sx_loop_bits(&m->b, 0);
+    for (int64_t done = 0; done < m->width; done += m->kernel->lanes) {
+        uint32_t some = (uint32_t)sx_min_i64(m->kernel->lanes, m->width - done);
+        for (int64_t end = 0; end < 2; end++) {
+            sx_addr place = {.buffer = SCATTER_INSIDE,
+                             .offset = (end * (m->rows + 1) * m->width + done) * lane,
+                             .index_reg = SX_NO_REG};
+            (void)sx_loop_access(&m->b, SX_LOP_STORE, SX_MEM_LANE, &place, zero, some, 0);
+        }
+    }
+}
+
+/* The updates, in the order of their indices. */
+static void combine_updates(indexed *m, const sx_affine *column)
+{
+    const int64_t lane = m->kernel->lane_bytes;
+    sx_affine pick = {0};
+    bool opened = open_axis(m, &pick, m->picks);
+    sx_addr from = {.buffer = 2, .index_reg = SX_NO_REG};
+    sx_addr place = {.buffer = SCATTER_INSIDE};
+    place.index_reg = integer(m, SX_LOP_SMUL, named_number(m, &pick), m->width * lane);
+    move_by(&from, &m->axis[0].at, m->axis[0].box_stride);
+    move_by(&from, &pick, m->along ? m->unit : m->row * m->unit);
+    move_by(&from, column, m->along ? 0 : m->unit);
+    for (int64_t done = 0; done < m->width; done += m->kernel->lanes) {
+        uint32_t some = (uint32_t)sx_min_i64(m->kernel->lanes, m->width - done);
+        sx_addr own = place;
+        own.offset += done * lane;
+        uint32_t sum = accumulated(m, load_units(m, &from, done, some));
+        if (m->reducer != SX_REPLACE) {
+            uint32_t held =
+                sx_loop_access(&m->b, SX_LOP_LOAD, SX_MEM_LANE, &own, SX_NO_REG, some, 0);
+            sum = sx_loop_combine(&m->b, m->reducer, m->dtype, SX_NO_REG, held, sum);
+        }
+        (void)sx_loop_access(&m->b, SX_LOP_STORE, SX_MEM_LANE, &own, sum, some, 0);
+    }
+    if (opened) {
+        sx_loop_close(&m->b);
+    }
+}
+
+/* A point has `width` columns of all rows. */
+static sx_code linear_part(indexed *m, int64_t first, int64_t points, int64_t width)
+{
+    sx_affine column = {.constant = first};
+    m->width = width;
+    column.coef[2] = points > 1 ? width : 0;
+    sx_loop_begin_part(&m->b, m->cx, m->kernel, m->axis[0].trip, 1, points);
+    m->axis[0].at = (sx_affine){0};
+    m->axis[0].at.coef[0] = m->axis[0].trip > 1;
+    clear_ends(m);
+    carry_all(m, &column, false);
+    combine_updates(m, &column);
+    carry_all(m, &column, true);
+    return sx_loop_end_part(&m->b);
+}
+
+static sx_code linear_scatter(indexed *m, int64_t step)
+{
+    const int64_t widest = m->along ? 1 : sx_min_i64(step, m->row);
+    const int64_t size = (m->rows + 2) * widest * m->kernel->lane_bytes;
+    SX_ASSERT(m->rows > 1 && m->picks > 1 && widest >= 1);
+    uint32_t inside = sx_kernel_add_buffer(m->kernel, SX_BUFFER_WORKSPACE, size);
+    SX_ASSERT(inside == SCATTER_INSIDE);
+    m->kernel->bytes += 2 * (double)m->kernel->buffer[3].size;
+    if (m->along) {
+        return linear_part(m, 0, 1, 1);
+    }
+    if (m->row / widest > 0) {
+        SX_TRY(linear_part(m, 0, m->row / widest, widest));
+    }
+    return m->row % widest > 0 ? linear_part(m, m->row / widest * widest, 1, m->row % widest)
+                               : SX_OK;
+}
+
 sx_code sx_lower_scatter(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel)
 {
     indexed *m = SX_NEW(cx, indexed);
@@ -603,6 +741,11 @@ sx_code sx_lower_scatter(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel)
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: %lld columns in straight line, at most %d",
                        w->name, (long long)step, SCATTER_VECTORS * (int)m->kernel->lanes);
     }
-    SX_TRY(walk_rows(m, NULL, scatter_row));
+    const bool threads = m->kernel->lanes == SX_LOOP_LANES_MAX;
+    if (sx_scatter_is_linear(m->rows, m->along ? 1 : m->row, m->picks, threads)) {
+        SX_TRY(linear_scatter(m, step));
+    } else {
+        SX_TRY(walk_rows(m, NULL, scatter_row));
+    }
     return finish(m, m->reducer == SX_REPLACE ? "move" : sx_reducer_name(m->reducer), kernel);
 }

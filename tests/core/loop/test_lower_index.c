@@ -55,15 +55,24 @@ static sx_dtype random_integer(sx_rng *rng)
     return sx_rng_below(rng, 2) == 0 ? SX_I32 : SX_I64;
 }
 
-static void make_scatter(sx_ctx *cx, sx_rng *rng, trial *t)
+static void make_scatter(sx_ctx *cx, sx_rng *rng, uint32_t round, trial *t)
 {
     sx_type *x = &t->input[0];
+    bool many = round % 2 == 1; /* as many indices and rows as one pass over both wants */
     t->attr.axis = (int64_t)sx_rng_below(rng, x->rank);
+    if (many) {
+        bool last = (uint32_t)t->attr.axis + 1 == x->rank;
+        int64_t least = last ? 32 : 4;
+        for (uint32_t d = 0; d + 1 < x->rank; d++) {
+            x->dim[d] = sx_dim_of(sx_min_i64(x->dim[d].scale, 2));
+        }
+        x->dim[t->attr.axis] = sx_dim_of(least + (int64_t)sx_rng_below(rng, 80));
+    }
     t->attr.reducer = (sx_reducer)sx_rng_below(rng, SX_REPLACE + 1);
     bool order = t->attr.reducer == SX_MAX || t->attr.reducer == SX_MIN;
     x->dtype = order && x->dtype == SX_BOOL ? SX_I8 : x->dtype;
     t->count = 3;
-    t->input[1] = TYPE(random_integer(rng), 1 + (int64_t)sx_rng_below(rng, 5),
+    t->input[1] = TYPE(random_integer(rng), (many ? 8 : 1) + (int64_t)sx_rng_below(rng, 5),
                        1 + (int64_t)sx_rng_below(rng, 4));
     t->input[2] = (sx_type){.dtype = x->dtype};
     for (uint32_t d = 0; d < x->rank; d++) {
@@ -128,7 +137,7 @@ static void make(sx_ctx *cx, sx_rng *rng, sx_op op, uint32_t round, trial *t)
     }
     t->input[0] = type_of((sx_dtype)(round % SX_DTYPE_COUNT), rank, extent);
     if (op == SX_OP_SCATTER) {
-        make_scatter(cx, rng, t);
+        make_scatter(cx, rng, round, t);
     } else {
         make_dynamic(cx, rng, t);
     }
@@ -176,12 +185,15 @@ static bool is_proven(sx_ctx *cx, const trial *t, const sx_kernel *kernel, bool 
 /* Does the loop interpreter give what the tensor interpreter does? */
 static bool is_right(sx_ctx *cx, const trial *t, const sx_kernel *kernel)
 {
-    void *buffer[7];
+    void *buffer[8];
     for (uint32_t k = 0; k < t->count; k++) {
         buffer[k] = t->raw[k];
     }
     uint8_t *out = exact_buffer(cx, (int64_t)t->expected.len);
     buffer[t->count] = out;
+    if (kernel->buffer_count > t->count + 1) { /* a workspace */
+        buffer[t->count + 1] = exact_buffer(cx, kernel->buffer[t->count + 1].size);
+    }
     ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
     ck_assert_uint_eq(out[t->expected.len], 0xCC);
     return memcmp(out, t->expected.ptr, t->expected.len) == 0;
@@ -192,6 +204,7 @@ static const sx_op ops[] = {SX_OP_SCATTER, SX_OP_DYNAMIC_SLICE, SX_OP_DYNAMIC_UP
 START_TEST(test_lowered)
 {
     sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    uint32_t linear = 0; /* scatters with a workspace */
     for (uint32_t round = 0; round < 72; round++) {
         sx_ctx cx;
         trial t;
@@ -204,18 +217,45 @@ START_TEST(test_lowered)
                           sx_op_info_of(t.op)->name, sx_dtype_name(t.input[0].dtype),
                           sx_reducer_name(t.attr.reducer));
             ck_assert(is_proven(&cx, &t, kernel, true));
+            linear += kernel->buffer_count > t.count + 1;
         }
         sx_buf_fini(&t.expected);
         sx_ctx_fini(&cx);
     }
+    ck_assert(ops[_i] == SX_OP_SCATTER ? linear > 50 : linear == 0);
 }
 END_TEST
+
+/* Two neighbours change places. */
+static bool plant_order(sx_item *item)
+{
+    sx_item first = item[0];
+    bool both = item[0].kind == SX_ITEM_OP && item[1].kind == SX_ITEM_OP;
+    item[0] = both ? item[1] : item[0];
+    item[1] = both ? first : item[1];
+    return both;
+}
+
+/* A load or store of the part's own memory: without its index, or a lane further. */
+static bool plant_place(const sx_kernel *kernel, sx_addr *addr, sx_rng *rng)
+{
+    if (addr->index_reg != SX_NO_REG && sx_rng_below(rng, 2) == 0) {
+        addr->index_reg = SX_NO_REG;
+    } else {
+        addr->offset += kernel->lane_bytes;
+    }
+    return true;
+}
 
 /* One immediate, address or operand of an instruction changed. False: there is nothing to change. */
 static bool plant(sx_kernel *kernel, sx_rng *rng)
 {
     sx_part *part = &kernel->part[sx_rng_below(rng, kernel->part_count)];
-    sx_item *item = &part->item[sx_rng_below(rng, part->item_count)];
+    uint32_t at = (uint32_t)sx_rng_below(rng, part->item_count);
+    sx_item *item = &part->item[at];
+    if (sx_rng_below(rng, 8) == 0 && at + 1 < part->item_count) {
+        return plant_order(item);
+    }
     if (item->kind == SX_ITEM_LOOP) {
         item->trip -= item->trip > 1;
         return true;
@@ -233,7 +273,13 @@ static bool plant(sx_kernel *kernel, sx_rng *rng)
         return true;
     }
     case SX_LOP_ADD: item->op = SX_LOP_SUB; return true;
-    case SX_LOP_STORE: item->imm -= item->imm > 1; return true;
+    case SX_LOP_LOAD: return plant_place(kernel, &part->addr[item->addr], rng);
+    case SX_LOP_STORE:
+        if (sx_rng_below(rng, 2) == 0) {
+            return plant_place(kernel, &part->addr[item->addr], rng);
+        }
+        item->imm -= item->imm > 1;
+        return true;
     case SX_LOP_SLOAD32:
     case SX_LOP_SLOAD64: part->addr[item->addr].coef[3] = 0; return true;
     default: return false;
