@@ -17,6 +17,7 @@
  *     where a result is itself a carried value, so that
  *     two may change places.
  */
+#include "core/ir/extent.h"
 #include "core/pipeline.h"
 
 #include <string.h>
@@ -69,11 +70,7 @@ static sx_code improve_graph(bodies *b, const sx_graph *graph, sx_graph **better
 {
     sx_graph *out;
     SX_TRY(sx_graph_make(b->cx, graph->name, NULL, &out));
-    for (uint32_t s = 0; s < graph->symbol_count; s++) {
-        const sx_symbol *from = &graph->symbol[s];
-        uint32_t symbol;
-        SX_TRY(sx_graph_add_symbol(b->cx, out, from->name, from->low, from->high, &symbol));
-    }
+    SX_TRY(sx_graph_copy_symbols(b->cx, graph->symbol, graph->symbol_count, out));
     for (uint32_t n = 0; n < graph->node_count; n++) {
         const sx_node *node = &graph->node[n];
         const sx_node_id *input = node->input_count > 0 ? &graph->input[node->input_first] : NULL;

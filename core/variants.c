@@ -3,6 +3,7 @@
 #include "core/pipeline.h"
 
 #include "core/ir/check.h"
+#include "core/ir/extent.h"
 
 /* Puts a value into the ascending list of its symbol. */
 static sx_code put_value(sx_ctx *cx, sx_pipe_values *symbol, int64_t value)
@@ -299,14 +300,51 @@ static uint32_t symbol_of(const sx_pipe *pipe, uint32_t symbol)
     return s;
 }
 
+/* An extent of the program as a multiple of one symbol of the request that has several values: *scale times the value
+ * of *symbol, or *scale alone. false: there is no such number; *symbol is one that it follows. */
+static bool read_extent(const sx_pipe *pipe, sx_dim dim, int64_t *scale, uint32_t *symbol)
+{
+    const sx_symbol *symbols = pipe->better->symbol;
+    sx_polynomial p;
+    bool ok = sx_polynomial_of(symbols, dim, &p);
+    *scale = 0;
+    *symbol = SX_MODULE_NONE;
+    SX_ASSERT(ok); /* the program has been checked */
+    for (uint32_t i = 0; i < p.count; i++) {
+        int64_t product = p.term[i].scale;
+        uint32_t follows = SX_MODULE_NONE;
+        for (uint32_t k = 0; k < SX_FACTORS_MAX && p.term[i].factor[k] != SX_NO_SYMBOL; k++) {
+            uint32_t s = symbol_of(pipe, p.term[i].factor[k]);
+            const sx_pipe_values *values = &pipe->variants->symbol[s];
+            bool fixed = sx_pipe_is_fixed(values);
+            ok = ok && (fixed ? sx_mul_i64(product, values->piece[0].low, &product)
+                              : follows == SX_MODULE_NONE);
+            follows = fixed ? follows : s;
+        }
+        ok = ok && (i == 0 || follows == *symbol) && sx_add_i64(*scale, product, scale);
+        *symbol = follows != SX_MODULE_NONE ? follows : *symbol;
+    }
+    return ok;
+}
+
 static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
 {
     const sx_pipe_tensor *tensor = &pipe->tensor[index];
     for (uint32_t d = 0; tensor->symbolic != NULL && d < tensor->record.rank; d++) {
         sx_dim dim = tensor->symbolic->dim[d];
-        uint32_t symbol = sx_dim_is_constant(dim) ? 0 : symbol_of(pipe, dim.symbol);
-        if (sx_dim_is_constant(dim) || sx_pipe_is_fixed(&pipe->variants->symbol[symbol])) {
+        uint32_t symbol;
+        int64_t scale;
+        bool follows = read_extent(pipe, dim, &scale, &symbol);
+        if (symbol == SX_MODULE_NONE) {
             continue;
+        }
+        if (!follows) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "an extent of \"%.*s\" is %s: give \"%s\" one value",
+                           (int)tensor->record.name.size,
+                           (const char *)pipe->image->strings.ptr + tensor->record.name.offset,
+                           sx_short_dim(pipe->better->symbol, pipe->better->symbol_count, dim).text,
+                           sx_short_name(pipe->variants->symbol[symbol].name).text);
         }
         bool state = tensor->record.place == SX_TENSOR_STATE;
         if (tensor->record.place == SX_TENSOR_WEIGHT || state) {
@@ -319,7 +357,7 @@ static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
                                 .index = index,
                                 .dimension = d,
                                 .symbol = symbol,
-                                .scale = dim.scale,
+                                .scale = scale,
                                 .divisor = 1};
         sx_buf_put(&pipe->image->extent, &row, sizeof(row));
     }

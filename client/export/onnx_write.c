@@ -6,6 +6,7 @@
 
 #include "core/ir/check.h"
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
 
 /* ---- operators ---- */
 
@@ -270,11 +271,7 @@ static sx_code prepare(sx_ctx *cx, const sx_graph *in, sx_graph **out)
         return cx->error.code;
     }
     SX_TRY(sx_graph_make(cx, in->name, in->attrs, &graph));
-    for (uint32_t s = 0; s < in->symbol_count; s++) {
-        uint32_t symbol;
-        const sx_symbol *from = &in->symbol[s];
-        SX_TRY(sx_graph_add_symbol(cx, graph, from->name, from->low, from->high, &symbol));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, in->symbol, in->symbol_count, graph));
     for (uint32_t n = 0; n < in->node_count; n++) {
         const sx_node *node = &in->node[n];
         sx_attr attr = *sx_graph_attr(in, node);

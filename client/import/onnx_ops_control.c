@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "client/import/onnx_import.h"
+#include "core/ir/extent.h"
 #include "core/ir/program.h"
 
 /* ---- what subgraphs name from outside ---- */
@@ -226,12 +227,7 @@ sx_code sx_ox_add_body(sx_ox *im, const sx_ox_body *body, const sx_program **pro
     sx_graph *graph;
     SX_ASSERT(body->graph != NULL || body->end != NULL);
     SX_TRY(sx_graph_make(im->cx, SX_SPAN_LITERAL("branch"), NULL, &graph));
-    for (uint32_t s = 0; s < im->graph->symbol_count; s++) {
-        const sx_symbol *symbol = &im->graph->symbol[s];
-        uint32_t number;
-        SX_TRY(
-            sx_graph_add_symbol(im->cx, graph, symbol->name, symbol->low, symbol->high, &number));
-    }
+    SX_TRY(sx_graph_copy_symbols(im->cx, im->graph->symbol, im->graph->symbol_count, graph));
     const sx_ox outer = enter(im);
     im->graph = graph;
     im->is_body = true;

@@ -4,6 +4,7 @@
  * and the gates; the weights of that product are seen whole. A direction is a scan of its own. */
 #include "client/import/onnx_import.h"
 
+#include "core/ir/extent.h"
 #include "core/ir/program.h"
 
 #define DIRECTIONS_MAX 2
@@ -304,11 +305,7 @@ static sx_code make_round(const recurrent *r, const sx_type *x, const sx_type *w
     sx_ox *im = r->im;
     sx_graph *outer = im->graph, *body;
     SX_TRY(sx_graph_make(im->cx, SX_SPAN_LITERAL("round"), NULL, &body));
-    for (uint32_t s = 0; s < outer->symbol_count; s++) {
-        const sx_symbol *symbol = &outer->symbol[s];
-        uint32_t number;
-        SX_TRY(sx_graph_add_symbol(im->cx, body, symbol->name, symbol->low, symbol->high, &number));
-    }
+    SX_TRY(sx_graph_copy_symbols(im->cx, outer->symbol, outer->symbol_count, body));
     im->graph = body;
     sx_code code = build_round(r, x, weights, extra, first);
     im->graph = outer;

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/verify/reference.h"
+#include "core/ir/extent.h"
 
 #define EXTENT_MAX 3 /* at smaller extents */
 
@@ -20,12 +21,13 @@ static uint32_t extents_of(const sxr_program *program, sx_binding binding[SX_SYM
 }
 
 /* At most `extent` for every symbol, or the least value that the program allows; true: one of them became less. */
-static bool make_smaller(const sx_graph *graph, int64_t extent, sx_binding *binding)
+static bool make_smaller(const sx_graph *graph, int64_t extent, uint32_t count, sx_binding *binding)
 {
     bool smaller = false;
-    for (uint32_t i = 0; i < graph->symbol_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         for (uint32_t k = 0; k < graph->symbol_count; k++) {
-            if (sx_span_equal(graph->symbol[k].name, binding[i].name)) {
+            if (sx_symbol_is_declared(&graph->symbol[k]) &&
+                sx_span_equal(graph->symbol[k].name, binding[i].name)) {
                 int64_t least = sx_max_i64(extent, graph->symbol[k].low);
                 smaller = smaller || least < binding[i].value;
                 binding[i].value = sx_min_i64(binding[i].value, least);
@@ -42,13 +44,16 @@ static sx_code choose_smaller(sx_ctx *cx, const sxr_program *program, const sxv_
     sx_graph *graph, *bound;
     SX_TRY(sx_graph_parse(cx, wish->sent, &graph));
     graph->sharding = NULL; /* one device holds everything */
-    uint32_t count = graph->symbol_count;
+    uint32_t count = 0;
+    for (uint32_t s = 0; s < graph->symbol_count; s++) {
+        count += sx_symbol_is_declared(&graph->symbol[s]) ? 1 : 0;
+    }
     if (count != sxr_module(program)->symbol_count) {
         return SX_FAIL(cx, SX_CORRUPT, "module: its symbols are not those of the program");
     }
     for (int64_t extent = EXTENT_MAX; extent > 0 && count > 0 && !proxy->found; extent--) {
         (void)extents_of(program, binding);
-        bool smaller = make_smaller(graph, extent, binding);
+        bool smaller = make_smaller(graph, extent, count, binding);
         SX_TRY(sx_graph_bind(cx, graph, binding, count, &bound));
         proxy->found = smaller && sxv_reference_flops(bound) <= wish->flops_max;
     }

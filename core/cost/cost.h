@@ -76,8 +76,9 @@ typedef struct {
     double cost_ns;
 } sx_cost;
 /* The extent a symbol stands for in costs: depends on its interval only, never on the value bound later, so
- * that the program chosen by level 1 is the same for every batch size (batch invariance). */
-int64_t sx_cost_reference(const sx_symbol *symbol);
+ * that the program chosen by level 1 is the same for every batch size (batch invariance). A sum of symbols is that of
+ * what they stand for. */
+int64_t sx_cost_reference(const sx_symbol *symbols, uint32_t symbol);
 /* Bytes of a tensor, symbols at their reference. */
 double sx_cost_bytes(const sx_symbol *symbols, uint32_t symbol_count, const sx_type *type);
 /* One node, symbols at their reference. SX_LIMIT when sizes overflow. */

@@ -1,4 +1,5 @@
 #include "core/cost/cost.h"
+#include "core/ir/extent.h"
 #include "core/ir/program.h"
 #include "core/ir/sort.h"
 
@@ -6,10 +7,18 @@
 
 #define REFERENCE_EXTENT 8
 
-int64_t sx_cost_reference(const sx_symbol *symbol)
+int64_t sx_cost_reference(const sx_symbol *symbols, uint32_t symbol)
 {
-    SX_ASSERT(symbol->low >= 1 && symbol->low <= symbol->high);
-    return sx_min_i64(sx_max_i64(REFERENCE_EXTENT, symbol->low), symbol->high);
+    const sx_symbol *s = &symbols[symbol];
+    SX_ASSERT(s->low >= 1 && s->low <= s->high);
+    if (sx_symbol_is_declared(s)) {
+        return sx_min_i64(sx_max_i64(REFERENCE_EXTENT, s->low), s->high);
+    }
+    int64_t value[SX_SYMBOLS_MAX];
+    for (uint32_t k = 0; k < symbol; k++) {
+        value[k] = sx_symbol_is_declared(&symbols[k]) ? sx_cost_reference(symbols, k) : 0;
+    }
+    return sx_polynomial_value(s->sum, value);
 }
 
 typedef struct {
@@ -23,7 +32,7 @@ static double extent(const scope *s, sx_dim dim)
     double value = (double)dim.scale;
     if (!sx_dim_is_constant(dim)) {
         SX_ASSERT(dim.symbol < s->count);
-        value *= (double)sx_cost_reference(&s->symbol[dim.symbol]);
+        value *= (double)sx_cost_reference(s->symbol, dim.symbol);
     }
     return value;
 }
@@ -64,7 +73,7 @@ static sx_code cost_fused(sx_ctx *cx, const scope *s, const sx_device *device, c
     sx_analysis a;
     SX_ASSERT(s->count <= SX_SYMBOLS_MAX);
     for (uint32_t k = 0; k < s->count; k++) {
-        value[k] = sx_cost_reference(&s->symbol[k]);
+        value[k] = sx_cost_reference(s->symbol, k);
     }
     SX_TRY(sx_analysis_of_checked(cx, attr, input, input_count, result, value, &a));
     cost->arithmetic = a.arithmetic;

@@ -5,6 +5,7 @@
  * sliced operands, the values at the start of each round, which the scan stacks for it, and the cotangents of stacked
  * results; it stacks the cotangents of sliced operands. What a round computes in between is computed again. */
 #include "core/grad/sweep.h"
+#include "core/ir/extent.h"
 
 #include <stdio.h>
 
@@ -105,12 +106,7 @@ static sx_code open_region(region *r, sx_sweep *s)
 {
     *r = (region){.s = s, .to = {.cx = s->cx}};
     SX_TRY(sx_graph_make(s->cx, (sx_span){0}, NULL, &r->to.graph));
-    for (uint32_t i = 0; i < s->graph->symbol_count; i++) {
-        const sx_symbol *symbol = &s->graph->symbol[i];
-        uint32_t same;
-        SX_TRY(sx_graph_add_symbol(s->cx, r->to.graph, symbol->name, symbol->low, symbol->high,
-                                   &same));
-    }
+    SX_TRY(sx_graph_copy_symbols(s->cx, s->graph->symbol, s->graph->symbol_count, r->to.graph));
     return SX_OK;
 }
 

@@ -370,10 +370,47 @@ static sx_node_id cut_symbolic(sx_sweep *s, const sx_site *at, uint32_t d, int64
     return sx_step_reshape(s, cut, &rows);
 }
 
+/* As many elements as part k has, from where the parts before it end: no number says where that is, but ones of their
+ * extents, added up, do. */
+static sx_node_id cut_behind(sx_sweep *s, const sx_site *at, uint32_t d, uint32_t k)
+{
+    sx_type index = {.dtype = SX_I64, .rank = 1, .dim = {sx_step_type(s, at->x[k]).dim[d]}};
+    sx_attr iota = {.present = SX_A(axis) | SX_A(type), .type = index};
+    sx_node_id place = sx_step(s, SX_OP_IOTA, &iota, NULL, 0);
+    for (uint32_t j = 0; j < k; j++) {
+        sx_type ones = {.dtype = SX_I64, .rank = 1, .dim = {sx_step_type(s, at->x[j]).dim[d]}};
+        sx_node_id count =
+            sx_step_reduce(s, SX_SUM, sx_step_constant(s, &ones, 1), &(sx_ints){1, {0}});
+        count = sx_step_repeat(s, count, &(sx_ints){0}, &index);
+        place = sx_step_binary(s, SX_OP_ADD, place, count);
+    }
+    sx_attr gather = {.present = SX_A(axis), .axis = d};
+    return sx_step(s, SX_OP_GATHER, &gather, (sx_node_id[2]){at->g, place}, 2);
+}
+
+/* Are all extents along dimension `d` multiples of the same symbol, or all numbers? */
+static bool is_alike(sx_sweep *s, const sx_site *at, uint32_t d)
+{
+    bool alike = true;
+    for (uint32_t k = 0; k < at->count && alike; k++) {
+        sx_dim extent = sx_step_type(s, at->x[k]).dim[d];
+        alike = extent.symbol == at->type.dim[d].symbol || extent.scale == 0;
+    }
+    return alike;
+}
+
 void sx_grad_concatenate(sx_sweep *s, const sx_site *at)
 {
     uint32_t d = (uint32_t)at->attr.axis;
     int64_t first = 0;
+    if (!is_alike(s, at, d)) {
+        for (uint32_t k = 0; k < at->count; k++) {
+            if (sx_wants(s, at, k)) {
+                sx_give(s, at, k, cut_behind(s, at, d, k));
+            }
+        }
+        return;
+    }
     for (uint32_t k = 0; k < at->count; k++) {
         sx_dim extent = sx_step_type(s, at->x[k]).dim[d];
         bool whole = sx_dim_equal(extent, at->type.dim[d]);

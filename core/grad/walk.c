@@ -1,6 +1,7 @@
 /* walk.c - a program copied with its composites taken apart, and the walk back over it. */
 #include "core/grad/sweep.h"
 
+#include "core/ir/extent.h"
 #include "core/ir/origin.h"
 
 typedef enum { RULE_NONE, RULE_ZERO, RULE_GIVES } rule_kind;
@@ -163,13 +164,7 @@ sx_code sx_sweep_forward(sx_sweep *s)
             s->reached[sx_graph_input(from, node, k).i] = true;
         }
     }
-    for (uint32_t i = 0; i < from->symbol_count; i++) {
-        const sx_symbol *symbol = &from->symbol[i];
-        uint32_t same;
-        SX_TRY(
-            sx_graph_add_symbol(s->cx, s->graph, symbol->name, symbol->low, symbol->high, &same));
-        SX_ASSERT(same == i);
-    }
+    SX_TRY(sx_graph_copy_symbols(s->cx, from->symbol, from->symbol_count, s->graph));
     for (uint32_t n = 0; n < from->node_count; n++) {
         if (copy_node(s, n) != SX_OK) {
             return in_words_of_model(s, n);

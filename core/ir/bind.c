@@ -4,6 +4,7 @@
 
 #include "core/ir/check.h"
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
 #include "core/ir/fused.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
@@ -66,7 +67,9 @@ static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding
     bool bound[SX_SYMBOLS_MAX] = {false};
     for (uint32_t i = 0; i < binding_count; i++) {
         uint32_t s = 0;
-        while (s < graph->symbol_count && !sx_span_equal(graph->symbol[s].name, binding[i].name)) {
+        while (s < graph->symbol_count &&
+               (!sx_symbol_is_declared(&graph->symbol[s]) ||
+                !sx_span_equal(graph->symbol[s].name, binding[i].name))) {
             s++;
         }
         sx_short name = sx_short_name(binding[i].name);
@@ -86,14 +89,20 @@ static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding
         bound[s] = true;
         image[s] = sx_dim_of(binding[i].value);
     }
+    int64_t value[SX_SYMBOLS_MAX] = {0};
     for (uint32_t s = 0; s < graph->symbol_count; s++) {
-        if (!bound[s]) {
+        if (!bound[s] && sx_symbol_is_declared(&graph->symbol[s])) {
             sx_hint(cx, "Name it with its value: 'dims' of a request, --dim %s=N of the client.",
                     sx_short_name(graph->symbol[s].name).text);
             return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has no value, within [%lld, %lld]",
                            sx_short_name(graph->symbol[s].name).text,
                            (long long)graph->symbol[s].low, (long long)graph->symbol[s].high);
         }
+        value[s] = bound[s] ? image[s].scale : 0;
+    }
+    sx_symbols_derive(graph->symbol, graph->symbol_count, value);
+    for (uint32_t s = 0; s < graph->symbol_count; s++) {
+        image[s] = sx_dim_of(value[s]);
     }
     return SX_OK;
 }

@@ -5,6 +5,8 @@
 
 #include "core/ir/check.h"
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
+#include "core/ir/fused.h"
 #include "core/ir/origin.h"
 #include "core/ir/plain.h"
 #include "core/ir/program.h"
@@ -145,11 +147,96 @@ static sx_code walk(canon *c, uint32_t root, visit *stack)
 /* Symbols under their numbers, those of a program; where none is used they are left behind. */
 static sx_code keep_symbols(canon *c)
 {
-    for (uint32_t i = 0; i < c->from->symbol_count && c->symbols; i++) {
-        const sx_symbol *s = &c->from->symbol[i];
-        uint32_t symbol;
-        SX_TRY(sx_graph_add_symbol(c->cx, c->to, s->name, s->low, s->high, &symbol));
-        c->symbol[i] = (sx_dim){1, symbol};
+    for (uint32_t i = 0; i < c->from->symbol_count; i++) {
+        c->symbol[i] = (sx_dim){1, i};
+    }
+    return c->symbols ? sx_graph_copy_symbols(c->cx, c->from->symbol, c->from->symbol_count, c->to)
+                      : SX_OK;
+}
+
+static void mark_type(const sx_type *type, bool *used)
+{
+    for (uint32_t d = 0; d < type->rank; d++) {
+        if (!sx_dim_is_constant(type->dim[d])) {
+            used[type->dim[d].symbol] = true;
+        }
+    }
+}
+
+/* The symbols that a node needs, with those of its programs. */
+static void mark_node(const sx_graph *graph, const sx_node *node, bool *used)
+{
+    const sx_attr *attr = sx_graph_attr(graph, node);
+    const sx_program *inner[SX_ATTR_PROGRAMS_MAX];
+    uint32_t count = sx_node_programs(graph, node, inner);
+    mark_type(&node->type, used);
+    mark_type(&attr->type, used);
+    for (uint32_t a = 0; attr->body != NULL && a < attr->body->arg_count; a++) {
+        sx_type access = {.rank = SX_RANK_MAX};
+        memcpy(access.dim, attr->body->access[a].stride, sizeof(access.dim));
+        access.rank = attr->type.rank;
+        mark_type(&access, used);
+        access = (sx_type){.rank = 1, .dim = {attr->body->access[a].offset}};
+        mark_type(&access, used);
+    }
+    for (uint32_t k = 0; k < count; k++) {
+        for (uint32_t n = 0; n < inner[k]->graph->node_count; n++) {
+            mark_node(inner[k]->graph, &inner[k]->graph->node[n], used);
+        }
+    }
+}
+
+/* The symbols of all that is not dead. */
+static sx_code mark_used(canon *c, bool *used)
+{
+    const sx_graph *graph = c->from;
+    bool *alive = SX_NEW_ARRAY(c->cx, bool, graph->node_count + 1);
+    if (alive == NULL) {
+        return c->cx->error.code;
+    }
+    for (uint32_t k = 0; k < graph->output_count; k++) {
+        alive[graph->output[k].node.i] = true;
+    }
+    for (uint32_t n = graph->node_count; n-- > 0;) {
+        const sx_node *node = &graph->node[n];
+        for (uint32_t k = 0; k < node->input_count && alive[n]; k++) {
+            alive[sx_graph_input(graph, node, k).i] = true;
+        }
+        if (alive[n] || node->op == SX_OP_PARAMETER) {
+            mark_node(graph, node, used);
+        }
+    }
+    return SX_OK;
+}
+
+/* Sums over the new numbers, those that are used, in their order behind the declared symbols. */
+static sx_code sort_sums(canon *c)
+{
+    const sx_graph *from = c->from;
+    sx_polynomial *sum = SX_NEW_ARRAY(c->cx, sx_polynomial, SX_SYMBOLS_MAX);
+    uint32_t order[SX_SYMBOLS_MAX];
+    uint32_t count = 0;
+    bool used[SX_SYMBOLS_MAX] = {false};
+    if (sum == NULL) {
+        return c->cx->error.code;
+    }
+    SX_TRY(mark_used(c, used));
+    for (uint32_t s = 0; s < from->symbol_count; s++) {
+        if (sx_symbol_is_declared(&from->symbol[s]) || !used[s]) {
+            continue;
+        }
+        bool same = sx_polynomial_rename(from->symbol[s].sum, c->symbol, &sum[s]);
+        SX_ASSERT(same); /* as many terms of as many factors */
+        uint32_t at = count++;
+        while (at > 0 && sx_polynomial_compare(&sum[order[at - 1]], &sum[s]) > 0) {
+            order[at] = order[at - 1];
+            at--;
+        }
+        order[at] = s;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        SX_TRY(sx_graph_add_extent(c->cx, c->to, &sum[order[i]], &c->symbol[order[i]]));
+        SX_ASSERT(c->symbol[order[i]].scale == 1);
     }
     return SX_OK;
 }
@@ -158,9 +245,13 @@ static sx_code keep_symbols(canon *c)
 static sx_code sort_symbols(canon *c)
 {
     uint32_t order[SX_SYMBOLS_MAX];
+    uint32_t count = 0;
     SX_ASSERT(c->from->symbol_count <= SX_SYMBOLS_MAX);
     for (uint32_t i = 0; i < c->from->symbol_count; i++) {
-        uint32_t at = i;
+        if (!sx_symbol_is_declared(&c->from->symbol[i])) {
+            continue;
+        }
+        uint32_t at = count++;
         while (at > 0 &&
                sx_span_compare(c->from->symbol[order[at - 1]].name, c->from->symbol[i].name) > 0) {
             order[at] = order[at - 1];
@@ -168,13 +259,13 @@ static sx_code sort_symbols(canon *c)
         }
         order[at] = i;
     }
-    for (uint32_t i = 0; i < c->from->symbol_count; i++) {
+    for (uint32_t i = 0; i < count; i++) {
         const sx_symbol *s = &c->from->symbol[order[i]];
         uint32_t symbol;
         SX_TRY(sx_graph_add_symbol(c->cx, c->to, s->name, s->low, s->high, &symbol));
         c->symbol[order[i]] = (sx_dim){1, symbol};
     }
-    return SX_OK;
+    return count < c->from->symbol_count ? sort_sums(c) : SX_OK;
 }
 
 /* The canonical form in c->to; c->from is made plain, and c->image says which node of c->to each of its nodes

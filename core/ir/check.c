@@ -1,4 +1,5 @@
 #include "core/ir/check.h"
+#include "core/ir/extent.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,14 @@ sx_short sx_short_dim(const sx_symbol *symbols, uint32_t symbol_count, sx_dim di
         return out;
     }
     sx_short name;
+    if (dim.symbol < symbol_count && !sx_symbol_is_declared(&symbols[dim.symbol])) {
+        sx_buf text;
+        sx_buf_init(&text, 65536);
+        sx_polynomial_print(symbols[dim.symbol].sum, dim.scale, symbols, &text);
+        name = sx_short_name(sx_buf_span(&text));
+        sx_buf_fini(&text);
+        return name;
+    }
     if (dim.symbol < symbol_count) {
         name = sx_short_name(symbols[dim.symbol].name);
     } else {
@@ -476,29 +485,82 @@ static sx_code dispatch(const sx_infer *in)
     SX_UNREACHABLE();
 }
 
-sx_code sx_infer_type(sx_ctx *cx, const sx_symbol *symbols, uint32_t symbol_count, sx_op op,
-                      const sx_attr *attr, const sx_type *input, uint32_t input_count,
-                      sx_type *result)
+/* Everything of `in` but op and result is there. */
+static sx_code infer(sx_infer in, sx_op op, sx_type *result)
 {
     if (op >= SX_OP_COUNT) {
-        return SX_FAIL(cx, SX_INPUT, "operation number %u, at most %d", (unsigned)op,
+        return SX_FAIL(in.cx, SX_INPUT, "operation number %u, at most %d", (unsigned)op,
                        SX_OP_COUNT - 1);
     }
     sx_type inferred = {0};
-    sx_infer in = {cx,   symbols, symbol_count, op,       sx_op_info_of(op)->name,
-                   attr, input,   input_count,  &inferred};
+    in.op = op;
+    in.name = sx_op_info_of(op)->name;
+    in.result = &inferred;
     SX_TRY(check_signature(&in));
-    if ((attr->present & SX_A(type)) != 0 && op != SX_OP_CONVERT) {
+    if ((in.attr->present & SX_A(type)) != 0 && op != SX_OP_CONVERT) {
         SX_TRY(check_type_attribute(&in));
     }
-    for (uint32_t k = 0; k < input_count; k++) {
-        SX_ASSERT(input[k].rank <= SX_RANK_MAX && input[k].dtype < SX_DTYPE_COUNT);
+    for (uint32_t k = 0; k < in.input_count; k++) {
+        SX_ASSERT(in.input[k].rank <= SX_RANK_MAX && in.input[k].dtype < SX_DTYPE_COUNT);
     }
     SX_TRY(dispatch(&in));
+    if (in.grows != NULL) { /* it may have grown */
+        in.symbols = in.grows->symbol;
+        in.symbol_count = in.grows->symbol_count;
+    }
     SX_TRY(sx_check_type(&in, &inferred, "result"));
     for (uint32_t i = inferred.rank; i < SX_RANK_MAX; i++) { /* nothing stale beyond the rank */
         inferred.dim[i] = (sx_dim){0};
     }
     *result = inferred;
     return SX_OK;
+}
+
+sx_code sx_infer_type(sx_ctx *cx, const sx_symbol *symbols, uint32_t symbol_count, sx_op op,
+                      const sx_attr *attr, const sx_type *input, uint32_t input_count,
+                      sx_type *result)
+{
+    SX_ASSERT(symbols != NULL || symbol_count == 0);
+    sx_infer in = {.cx = cx,
+                   .symbols = symbols,
+                   .symbol_count = symbol_count,
+                   .attr = attr,
+                   .input = input,
+                   .input_count = input_count};
+    return infer(in, op, result);
+}
+
+sx_code sx_infer_over(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
+                      const sx_type *input, uint32_t input_count, sx_type *result)
+{
+    SX_ASSERT(graph != NULL);
+    sx_infer in = {.cx = cx,
+                   .symbols = graph->symbol,
+                   .symbol_count = graph->symbol_count,
+                   .grows = graph,
+                   .attr = attr,
+                   .input = input,
+                   .input_count = input_count};
+    return infer(in, op, result);
+}
+
+sx_code sx_infer_extent(const sx_infer *in, int64_t axis, const sx_polynomial *p, sx_dim *dim)
+{
+    SX_ASSERT(p->count <= SX_TERMS_MAX);
+    if (sx_extent_find(in->symbols, in->symbol_count, p, dim)) {
+        return SX_OK;
+    }
+    if (in->grows == NULL) {
+        sx_buf text;
+        sx_buf_init(&text, 65536);
+        sx_polynomial_print(p, 1, in->symbols, &text);
+        sx_short extent = sx_short_name(sx_buf_span(&text));
+        sx_buf_fini(&text);
+        return SX_FAIL(in->cx, SX_UNIMPLEMENTED,
+                       "%s: axis %lld: no type of the program has the extent %s", in->name,
+                       (long long)axis, extent.text);
+    }
+    return sx_graph_add_extent(in->cx, in->grows, p, dim) == SX_OK
+               ? SX_OK
+               : sx_fail_in(in->cx, "%s: axis %lld", in->name, (long long)axis);
 }

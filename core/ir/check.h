@@ -2,12 +2,15 @@
  * Private to core/ir. */
 #ifndef SX_CORE_IR_CHECK_H
 #define SX_CORE_IR_CHECK_H
+#include "core/ir/extent.h"
 #include "core/ir/ir.h"
 
 typedef struct {
     sx_ctx *cx;
     const sx_symbol *symbols;
     uint32_t symbol_count;
+    /* The graph whose symbols they are, where it may get rows for sums that are new; NULL: it may not. */
+    sx_graph *grows;
     sx_op op;
     const char *name; /* of the operation */
     const sx_attr *attr;
@@ -27,6 +30,12 @@ sx_short sx_short_name(sx_span name);
 void sx_symbol_print(sx_span name, sx_buf *text);
 #define SX_DIM_TEXT(in, dim) (sx_short_dim((in)->symbols, (in)->symbol_count, (dim)).text)
 
+/* sx_infer_type over the symbols of `graph`, which get a row for each new sum in the result. */
+sx_code sx_infer_over(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
+                      const sx_type *input, uint32_t input_count, sx_type *result);
+/* The extent `p` of the result along `axis`. After it `symbols` may be those of before.
+ *   errors   SX_UNIMPLEMENTED it has no row; SX_INPUT, SX_LIMIT as sx_graph_add_extent */
+sx_code sx_infer_extent(const sx_infer *in, int64_t axis, const sx_polynomial *p, sx_dim *dim);
 /* Is `type` one that a tensor can have? `what` names it in the message. */
 sx_code sx_check_type(const sx_infer *in, const sx_type *type, const char *what);
 /* Operand k has the element type and rank of operand 0. */

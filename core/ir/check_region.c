@@ -1,5 +1,6 @@
 /* check_region.c - scan, while and cond: the parameters and results of their programs against their operands. */
 #include "core/ir/check.h"
+#include "core/ir/extent.h"
 #include "core/ir/program.h"
 
 #include <stdio.h>
@@ -32,15 +33,24 @@ static sx_code check_equal(const sx_infer *in, const char *part, const char *wha
                    text_of(in, type).text, other, index, text_of(in, wanted).text);
 }
 
+/* Are rows of sums all that a program with `count` symbols lacks? */
+static bool may_follow(const sx_infer *in, uint32_t count)
+{
+    bool sums = true;
+    for (uint32_t s = count; s < in->symbol_count; s++) {
+        sums = sums && !sx_symbol_is_declared(&in->symbols[s]);
+    }
+    return sums;
+}
+
 /* The symbols of a program are those of the graph around it. */
 static sx_code check_symbols(const sx_infer *in, const char *part, const sx_program *program)
 {
     const sx_graph *graph = program->graph;
     for (uint32_t s = 0; s < graph->symbol_count; s++) {
         const sx_symbol *own = &graph->symbol[s];
-        const sx_symbol *outer = s < in->symbol_count ? &in->symbols[s] : NULL;
-        if (graph->symbol_count != in->symbol_count || !sx_span_equal(own->name, outer->name) ||
-            own->low != outer->low || own->high != outer->high) {
+        bool missing = s >= in->symbol_count || !sx_symbols_equal(own, &in->symbols[s], 1, true);
+        if (missing || !may_follow(in, graph->symbol_count)) {
             return SX_FAIL(in->cx, SX_INPUT,
                            "%s: symbol %u of %s is \"%s\", which the graph around it does not have",
                            in->name, s, part, sx_short_name(own->name).text);

@@ -48,6 +48,19 @@ static sx_short monomial_text(const sx_infer *in, const monomial *m)
     return out;
 }
 
+/* By what the symbols stand for. */
+static bool same_elements(const sx_infer *in, const sx_type *from, const sx_type *to)
+{
+    sx_polynomial a, b;
+    for (uint32_t d = 0; d < from->rank; d++) {
+        if (!sx_dim_is_constant(from->dim[d]) && from->dim[d].symbol >= in->symbol_count) {
+            return false;
+        }
+    }
+    return sx_polynomial_elements(in->symbols, from, &a) &&
+           sx_polynomial_elements(in->symbols, to, &b) && sx_polynomial_compare(&a, &b) == 0;
+}
+
 sx_code sx_infer_reshape(const sx_infer *in)
 {
     const sx_type *from = &in->input[0];
@@ -58,8 +71,9 @@ sx_code sx_infer_reshape(const sx_infer *in)
     }
     monomial a = monomial_of(from);
     monomial b = monomial_of(to);
-    if (a.scale != b.scale || a.count != b.count ||
-        memcmp(a.symbol, b.symbol, a.count * sizeof(a.symbol[0])) != 0) {
+    bool same = a.scale == b.scale && a.count == b.count &&
+                memcmp(a.symbol, b.symbol, a.count * sizeof(a.symbol[0])) == 0;
+    if (!same && !same_elements(in, from, to)) {
         return SX_FAIL(in->cx, SX_INPUT, "%s: operand 0 has %s elements, the result %s", in->name,
                        monomial_text(in, &a).text, monomial_text(in, &b).text);
     }
@@ -182,12 +196,39 @@ sx_code sx_infer_slice(const sx_infer *in)
     return SX_OK;
 }
 
+/* The extents of all operands along the axis, together. */
+static sx_code add_extents(const sx_infer *in, sx_dim *sum)
+{
+    int64_t axis = in->attr->axis;
+    sx_polynomial total = {0};
+    bool alike = true, fits = true;
+    for (uint32_t k = 0; k < in->input_count; k++) {
+        sx_dim more = in->input[k].dim[axis];
+        sx_polynomial p;
+        if (more.symbol >= in->symbol_count && !sx_dim_is_constant(more)) {
+            return SX_FAIL(in->cx, SX_INPUT, "%s: axis %lld of operand %u has symbol %u of %u",
+                           in->name, (long long)axis, k, more.symbol, in->symbol_count);
+        }
+        alike =
+            alike && (k == 0 || sum->symbol == more.symbol || sum->scale == 0 || more.scale == 0);
+        fits = fits && sx_polynomial_of(in->symbols, more, &p) &&
+               sx_polynomial_add(&total, &p, 1) &&
+               (!alike || k == 0 || sx_dim_add(*sum, more, sum));
+        if (!fits) {
+            return SX_FAIL(
+                in->cx, SX_LIMIT,
+                "%s: axis %lld: extent beyond %lld, or more than %u terms, at operand %u", in->name,
+                (long long)axis, (long long)SX_EXTENT_MAX, SX_TERMS_MAX, k);
+        }
+    }
+    return alike ? SX_OK : sx_infer_extent(in, axis, &total, sum);
+}
+
 sx_code sx_infer_concatenate(const sx_infer *in)
 {
     SX_ASSERT(in->input_count > 0); /* the table of operations holds the least number */
     SX_TRY(sx_check_axis(in, in->input[0].rank));
     *in->result = in->input[0];
-    sx_dim *sum = &in->result->dim[in->attr->axis];
     for (uint32_t k = 1; k < in->input_count; k++) {
         SX_TRY(sx_check_like_first(in, k));
         for (uint32_t i = 0; i < in->input[0].rank; i++) {
@@ -199,19 +240,8 @@ sx_code sx_infer_concatenate(const sx_infer *in)
                                SX_DIM_TEXT(in, in->input[0].dim[i]));
             }
         }
-        sx_dim more = in->input[k].dim[in->attr->axis];
-        if (sum->symbol != more.symbol && sum->scale != 0 && more.scale != 0) {
-            return SX_FAIL(in->cx, SX_UNIMPLEMENTED,
-                           "%s: axis %lld: %s and %s of operand %u add to no multiple of a symbol",
-                           in->name, (long long)in->attr->axis, SX_DIM_TEXT(in, *sum),
-                           SX_DIM_TEXT(in, more), k);
-        }
-        if (!sx_dim_add(*sum, more, sum)) {
-            return SX_FAIL(in->cx, SX_LIMIT, "%s: axis %lld: extent beyond %lld at operand %u",
-                           in->name, (long long)in->attr->axis, (long long)SX_EXTENT_MAX, k);
-        }
     }
-    return SX_OK;
+    return add_extents(in, &in->result->dim[in->attr->axis]);
 }
 
 /* ---- combining ---- */

@@ -1,6 +1,7 @@
 #include "core/ir/check.h"
 #include "core/ir/collective.h"
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
 #include "core/ir/num.h"
 #include "core/ir/plain.h"
 #include "core/ir/program.h"
@@ -57,7 +58,8 @@ sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t l
                        (long long)SX_EXTENT_MAX);
     }
     for (uint32_t i = 0; i < graph->symbol_count; i++) {
-        if (sx_span_equal(graph->symbol[i].name, name)) {
+        if (sx_symbol_is_declared(&graph->symbol[i]) &&
+            sx_span_equal(graph->symbol[i].name, name)) {
             return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is declared twice",
                            sx_short_name(name).text);
         }
@@ -137,9 +139,10 @@ static sx_code fail_at_node(sx_ctx *cx, const sx_graph *graph, const sx_node_id 
     return sx_fail_in(cx, "node %u (%s%s)", node, list, input_count > 4 ? ", ..." : "");
 }
 
-static sx_code infer_node(sx_ctx *cx, const sx_graph *graph, sx_op op, const sx_attr *attr,
-                          const sx_node_id *input, uint32_t input_count, uint32_t node,
-                          sx_type *type)
+/* `grows`: the graph again, where it may get new sums. */
+static sx_code infer_node(sx_ctx *cx, const sx_graph *graph, sx_graph *grows, sx_op op,
+                          const sx_attr *attr, const sx_node_id *input, uint32_t input_count,
+                          uint32_t node, sx_type *type)
 {
     sx_type operand[SX_INPUTS_MAX];
     operand[0] = (sx_type){0};
@@ -154,8 +157,9 @@ static sx_code infer_node(sx_ctx *cx, const sx_graph *graph, sx_op op, const sx_
         }
         operand[k] = graph->node[input[k].i].type;
     }
-    sx_code code =
-        sx_infer_type(cx, graph->symbol, graph->symbol_count, op, attr, operand, input_count, type);
+    sx_code code = grows != NULL ? sx_infer_over(cx, grows, op, attr, operand, input_count, type)
+                                 : sx_infer_type(cx, graph->symbol, graph->symbol_count, op, attr,
+                                                 operand, input_count, type);
     return code == SX_OK ? code : fail_at_node(cx, graph, input, input_count, node);
 }
 
@@ -172,7 +176,8 @@ sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
     }
     sx_attr kept = sx_attr_normal(op, attr);
     sx_node node = {.op = op, .input_first = graph->input_count, .input_count = input_count};
-    SX_TRY(infer_node(cx, graph, op, &kept, input, input_count, graph->node_count, &node.type));
+    SX_TRY(
+        infer_node(cx, graph, graph, op, &kept, input, input_count, graph->node_count, &node.type));
     SX_TRY(sx_attr_intern(cx, graph->attrs, &kept, &node.attr));
     void *array = graph->input;
     SX_TRY(sx_grow(cx, &array, &graph->input_capacity, graph->input_count + input_count,
@@ -230,8 +235,9 @@ static sx_code check_symbols(sx_ctx *cx, const sx_graph *graph)
                            sx_short_name(s->name).text, (long long)s->low, (long long)s->high,
                            (long long)SX_EXTENT_MAX);
         }
-        for (uint32_t k = 0; k < i; k++) {
-            if (sx_span_equal(graph->symbol[k].name, s->name)) {
+        for (uint32_t k = 0; k < i && sx_symbol_is_declared(s); k++) {
+            if (sx_symbol_is_declared(&graph->symbol[k]) &&
+                sx_span_equal(graph->symbol[k].name, s->name)) {
                 return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is declared twice",
                                sx_short_name(s->name).text);
             }
@@ -262,7 +268,7 @@ static sx_code check_nodes(sx_ctx *cx, const sx_graph *graph)
         const sx_attr *attr = sx_graph_attr(graph, node);
         const sx_node_id *input = node->input_count > 0 ? &graph->input[node->input_first] : NULL;
         sx_type type;
-        SX_TRY(infer_node(cx, graph, node->op, attr, input, node->input_count, i, &type));
+        SX_TRY(infer_node(cx, graph, NULL, node->op, attr, input, node->input_count, i, &type));
         if (node->type.rank > SX_RANK_MAX || !sx_type_equal(&type, &node->type)) {
             return SX_FAIL(cx, SX_INPUT, "node %u (%s): stored type is not the one it computes", i,
                            sx_op_info_of(node->op)->name);
@@ -315,11 +321,7 @@ sx_code sx_graph_check(sx_ctx *cx, const sx_graph *graph)
 sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_graph **out)
 {
     SX_TRY(sx_graph_make(cx, to->name, to->attrs, out));
-    for (uint32_t i = 0; i < to->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, *out, to->symbol[i].name, to->symbol[i].low,
-                                   to->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, to->symbol, to->symbol_count, *out));
     for (uint32_t i = 0; i < from->node_count; i++) {
         const sx_node *node = &from->node[i];
         sx_attr attr = *sx_graph_attr(from, node);

@@ -34,8 +34,9 @@ uint32_t sx_dtype_bytes(sx_dtype dtype);
 sx_dtype_class sx_dtype_class_of(sx_dtype dtype);
 bool sx_dtype_parse(sx_span text, sx_dtype *dtype);
 
-/* An extent or a stride: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0; a
- * product of two symbols cannot be written (SX_UNIMPLEMENTED where one would arise). */
+/* An extent or a stride: `scale` if symbol is SX_NO_SYMBOL, else scale * (value of the symbol). scale >= 0. A symbol
+ * may stand for a sum of products of others (core/ir/extent.h); what has no such row cannot be written
+ * (SX_UNIMPLEMENTED where it would arise). */
 #define SX_NO_SYMBOL UINT32_MAX
 typedef struct {
     int64_t scale;
@@ -258,6 +259,9 @@ typedef struct {
 typedef struct {
     sx_span name;
     int64_t low, high; /* inclusive interval, 1 <= low <= high <= SX_EXTENT_MAX */
+    /* What a derived symbol stands for (core/ir/extent.h); its name is this as text, its interval bounds of it. NULL: a
+     * declared symbol. */
+    const struct sx_polynomial *sum;
 } sx_symbol;
 typedef struct {
     sx_span name;

@@ -5,6 +5,7 @@
 #include "core/ir/check.h"
 #include "core/ir/collective.h"
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
 #include "core/ir/origin.h"
 #include "core/ir/program.h"
 
@@ -59,22 +60,21 @@ static sx_code define_value(parser *p, sx_span name, sx_node_id node)
     return SX_OK;
 }
 
-sx_code sx_parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
+/* "+", "-", or the sign of the number that comes, which belongs to it. */
+static sx_code parse_sign(sx_lexer *lex, int64_t *sign, bool *more)
 {
-    *dim = sx_dim_of(1);
-    if (lex->token.kind == SX_TOKEN_NUMBER) {
-        SX_TRY(sx_lex_int(lex, &dim->scale));
-        if (dim->scale < 0) {
-            return sx_lex_fail(lex, SX_INPUT, "extent %lld, at least 0", (long long)dim->scale);
-        }
-        bool symbolic;
-        SX_TRY(sx_lex_accept(lex, '*', &symbolic));
-        if (!symbolic) {
-            return SX_OK;
-        }
-    }
+    bool minus = lex->token.kind == SX_TOKEN_NUMBER && lex->token.text.ptr[0] == '-';
+    bool alone = minus && lex->token.text.len == 1;
+    *sign = alone ? -1 : 1;
+    *more = minus || sx_lex_is_mark(lex, '+');
+    return alone || (*more && !minus) ? sx_lex_next(lex) : SX_OK;
+}
+
+static sx_code parse_symbol(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
+{
     sx_span name = lex->token.text;
     sx_lexer at = *lex;
+    *dim = sx_dim_of(1);
     if (lex->token.kind == SX_TOKEN_STRING) {
         SX_TRY(sx_lex_string(lex, &name));
     } else if (lex->token.kind == SX_TOKEN_NAME) {
@@ -83,7 +83,8 @@ sx_code sx_parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
         return sx_lex_unexpected(lex, "an extent");
     }
     for (uint32_t i = 0; i < graph->symbol_count; i++) {
-        if (sx_span_equal(graph->symbol[i].name, name)) {
+        if (sx_symbol_is_declared(&graph->symbol[i]) &&
+            sx_span_equal(graph->symbol[i].name, name)) {
             dim->symbol = i;
             return SX_OK;
         }
@@ -91,8 +92,55 @@ sx_code sx_parse_dim(sx_lexer *lex, const sx_graph *graph, sx_dim *dim)
     return sx_lex_fail(&at, SX_INPUT, "symbol \"%s\" is not declared", sx_short_name(name).text);
 }
 
-sx_code sx_parse_dims(sx_lexer *lex, const sx_graph *graph, sx_dim dim[SX_RANK_MAX],
-                      uint32_t *count)
+/* 2*batch*seq */
+static sx_code parse_product(sx_lexer *lex, const sx_graph *graph, sx_polynomial *product)
+{
+    bool more = true;
+    (void)sx_polynomial_of(NULL, sx_dim_of(1), product);
+    while (more) {
+        sx_lexer at = *lex;
+        sx_polynomial factor = {.count = 1, .term = {product->term[0]}};
+        sx_dim dim = sx_dim_of(1);
+        if (lex->token.kind == SX_TOKEN_NUMBER) {
+            SX_TRY(sx_lex_int(lex, &dim.scale));
+        } else {
+            SX_TRY(parse_symbol(lex, graph, &dim));
+        }
+        if (!sx_polynomial_of(graph->symbol, dim, &factor) ||
+            !sx_polynomial_multiply(product, &factor, product)) {
+            return sx_lex_fail(&at, SX_LIMIT, "a product of more than %u symbols, or too large",
+                               SX_FACTORS_MAX);
+        }
+        SX_TRY(sx_lex_accept(lex, '*', &more));
+    }
+    return SX_OK;
+}
+
+sx_code sx_parse_dim(sx_lexer *lex, sx_graph *graph, sx_dim *dim)
+{
+    sx_lexer at = *lex;
+    sx_polynomial sum = {0};
+    int64_t sign = 1;
+    bool more = true;
+    if (lex->token.kind == SX_TOKEN_NUMBER && lex->token.text.len == 1) {
+        SX_TRY(parse_sign(lex, &sign, &more));
+    }
+    for (more = true; more;) {
+        sx_polynomial product;
+        SX_TRY(parse_product(lex, graph, &product));
+        if (!sx_polynomial_add(&sum, &product, sign)) {
+            return sx_lex_fail(&at, SX_LIMIT, "a sum of more than %u terms, or too large",
+                               SX_TERMS_MAX);
+        }
+        SX_TRY(parse_sign(lex, &sign, &more));
+    }
+    if (sx_graph_add_extent(lex->cx, graph, &sum, dim) != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", at.token.line, at.token.column);
+    }
+    return SX_OK;
+}
+
+sx_code sx_parse_dims(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], uint32_t *count)
 {
     *count = 0;
     SX_TRY(sx_lex_mark(lex, '['));
@@ -108,7 +156,7 @@ sx_code sx_parse_dims(sx_lexer *lex, const sx_graph *graph, sx_dim dim[SX_RANK_M
     return sx_lex_mark(lex, ']');
 }
 
-sx_code sx_parse_type(sx_lexer *lex, const sx_graph *graph, sx_type *type)
+sx_code sx_parse_type(sx_lexer *lex, sx_graph *graph, sx_type *type)
 {
     *type = (sx_type){0};
     if (lex->token.kind != SX_TOKEN_NAME || !sx_dtype_parse(lex->token.text, &type->dtype)) {
@@ -429,6 +477,41 @@ static sx_code parse_return(parser *p)
 }
 
 /* (batch in [1, 4096], "other name" in [2, 2]) */
+/* batch in [1, 64], or a sum of symbols declared before it. */
+static sx_code parse_declaration(parser *p)
+{
+    sx_lexer *lex = &p->lex;
+    sx_lexer at = *lex;
+    sx_span name = at.token.text;
+    int64_t low;
+    int64_t high;
+    uint32_t symbol;
+    if (at.token.kind == SX_TOKEN_STRING) {
+        SX_TRY(sx_lex_string(lex, &name));
+    } else if (at.token.kind == SX_TOKEN_NAME || at.token.kind == SX_TOKEN_NUMBER) {
+        SX_TRY(sx_lex_next(lex));
+    } else {
+        return sx_lex_unexpected(lex, "a symbol");
+    }
+    bool sum =
+        lex->token.kind == SX_TOKEN_NUMBER || sx_lex_is_mark(lex, '*') || sx_lex_is_mark(lex, '+');
+    if (sum || at.token.kind == SX_TOKEN_NUMBER) {
+        sx_dim dim;
+        *lex = at;
+        return sum ? sx_parse_dim(lex, p->graph, &dim) : sx_lex_unexpected(lex, "a symbol");
+    }
+    SX_TRY(sx_lex_word(lex, "in"));
+    SX_TRY(sx_lex_mark(lex, '['));
+    SX_TRY(sx_lex_int(lex, &low));
+    SX_TRY(sx_lex_mark(lex, ','));
+    SX_TRY(sx_lex_int(lex, &high));
+    SX_TRY(sx_lex_mark(lex, ']'));
+    if (sx_graph_add_symbol(lex->cx, p->graph, name, low, high, &symbol) != SX_OK) {
+        return sx_fail_in(lex->cx, "line %u:%u", at.token.line, at.token.column);
+    }
+    return SX_OK;
+}
+
 static sx_code parse_symbols(parser *p)
 {
     sx_lexer *lex = &p->lex;
@@ -439,27 +522,7 @@ static sx_code parse_symbols(parser *p)
     }
     more = !sx_lex_is_mark(lex, ')');
     while (more) {
-        sx_token at = lex->token;
-        sx_span name = at.text;
-        int64_t low;
-        int64_t high;
-        uint32_t symbol;
-        if (at.kind == SX_TOKEN_STRING) {
-            SX_TRY(sx_lex_string(lex, &name));
-        } else if (at.kind == SX_TOKEN_NAME) {
-            SX_TRY(sx_lex_next(lex));
-        } else {
-            return sx_lex_unexpected(lex, "a symbol");
-        }
-        SX_TRY(sx_lex_word(lex, "in"));
-        SX_TRY(sx_lex_mark(lex, '['));
-        SX_TRY(sx_lex_int(lex, &low));
-        SX_TRY(sx_lex_mark(lex, ','));
-        SX_TRY(sx_lex_int(lex, &high));
-        SX_TRY(sx_lex_mark(lex, ']'));
-        if (sx_graph_add_symbol(lex->cx, p->graph, name, low, high, &symbol) != SX_OK) {
-            return sx_fail_in(lex->cx, "line %u:%u", at.line, at.column);
-        }
+        SX_TRY(parse_declaration(p));
         SX_TRY(sx_lex_accept(lex, ',', &more));
     }
     return sx_lex_mark(lex, ')');
@@ -489,7 +552,7 @@ static sx_code parse_inside(parser *p, sx_token *end)
     return sx_lex_mark(&p->lex, '}');
 }
 
-sx_code sx_parse_program(sx_lexer *lex, const sx_graph *graph, const sx_program **program)
+sx_code sx_parse_program(sx_lexer *lex, sx_graph *graph, const sx_program **program)
 {
     parser p = {.lex = *lex};
     SX_TRY(sx_lex_word(&p.lex, "graph"));
@@ -500,13 +563,11 @@ sx_code sx_parse_program(sx_lexer *lex, const sx_graph *graph, const sx_program 
     p.lex.depth++;
     SX_TRY(sx_lex_mark(&p.lex, '{'));
     SX_TRY(sx_graph_make(lex->cx, (sx_span){0}, NULL, &p.graph));
-    for (uint32_t i = 0; i < graph->symbol_count; i++) {
-        const sx_symbol *s = &graph->symbol[i];
-        uint32_t symbol;
-        SX_TRY(sx_graph_add_symbol(lex->cx, p.graph, s->name, s->low, s->high, &symbol));
-    }
+    SX_TRY(sx_graph_copy_symbols(lex->cx, graph->symbol, graph->symbol_count, p.graph));
     sx_token end;
     SX_TRY(parse_inside(&p, &end));
+    SX_TRY(sx_graph_copy_symbols(lex->cx, p.graph->symbol, p.graph->symbol_count,
+                                 graph)); /* new sums */
     if (sx_graph_check(lex->cx, p.graph) != SX_OK ||
         sx_program_make(lex->cx, p.graph, program) != SX_OK) {
         return sx_fail_in(lex->cx, "line %u:%u", end.line, end.column);

@@ -177,7 +177,7 @@ static sx_code skip_data(sx_lexer *lex)
 /* ---- fused bodies ---- */
 
 /* args = [[1024, 1] + 5, [batch, 1] + 2*batch, ...] */
-static sx_code parse_accesses(sx_lexer *lex, const sx_graph *graph, uint32_t rank, sx_body *body)
+static sx_code parse_accesses(sx_lexer *lex, sx_graph *graph, uint32_t rank, sx_body *body)
 {
     SX_TRY(sx_lex_mark(lex, '='));
     SX_TRY(sx_lex_mark(lex, '['));
@@ -287,7 +287,7 @@ static sx_code parse_instr(sx_lexer *lex, sx_dtype dtype, sx_instr *in)
 }
 
 /* {args = [...], axes = [...], inner = [...], code = [...]} */
-static sx_code parse_body(sx_lexer *lex, const sx_graph *graph, sx_attr *attr)
+static sx_code parse_body(sx_lexer *lex, sx_graph *graph, sx_attr *attr)
 {
     if ((attr->present & SX_A(type)) == 0) {
         return sx_lex_fail(lex, SX_INPUT, "type comes before body");
@@ -342,7 +342,7 @@ static sx_code parse_body(sx_lexer *lex, const sx_graph *graph, sx_attr *attr)
 #define PARSE_PROGRAM(field) sx_parse_program(lex, graph, &attr->field)
 #define PARSE_PAIRS(field) parse_pairs(lex, &attr->field)
 
-static sx_code parse_field(sx_lexer *lex, const sx_graph *graph, sx_attr_field field, sx_attr *attr,
+static sx_code parse_field(sx_lexer *lex, sx_graph *graph, sx_attr_field field, sx_attr *attr,
                            sx_lexer *data)
 {
     switch (field) {
@@ -356,8 +356,7 @@ static sx_code parse_field(sx_lexer *lex, const sx_graph *graph, sx_attr_field f
     SX_UNREACHABLE();
 }
 
-sx_code sx_parse_attrs(sx_lexer *lex, const sx_graph *graph, sx_op op, sx_attr *attr,
-                       sx_lexer *data)
+sx_code sx_parse_attrs(sx_lexer *lex, sx_graph *graph, sx_op op, sx_attr *attr, sx_lexer *data)
 {
     const sx_op_info *info = sx_op_info_of(op);
     bool more;

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
 #include "core/ir/num.h"
 #include "core/ir/origin.h"
 #include "core/ir/shard.h"
@@ -161,16 +162,6 @@ static sx_code add_window(sx_ctx *cx, sx_graph *to, const sx_node *node, const s
 
 /* ---- without elements ---- */
 
-static sx_code copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
-{
-    for (uint32_t s = 0; s < from->symbol_count; s++) {
-        const sx_symbol *symbol = &from->symbol[s];
-        uint32_t same;
-        SX_TRY(sx_graph_add_symbol(cx, to, symbol->name, symbol->low, symbol->high, &same));
-    }
-    return SX_OK;
-}
-
 static sx_code add_plain(sx_ctx *cx, sx_graph *to, const sx_node *node, const sx_attr *attr,
                          sx_node_id *input, sx_node_id *id);
 
@@ -200,7 +191,7 @@ static sx_code add_decomposed(sx_ctx *cx, sx_graph *to, const sx_node *node, con
     sx_node_id made;
     SX_ASSERT(node->input_count <= SX_COUNT(name));
     SX_TRY(sx_graph_make(cx, (sx_span){0}, NULL, &parts));
-    SX_TRY(copy_symbols(cx, to, parts));
+    SX_TRY(sx_graph_copy_symbols(cx, to->symbol, to->symbol_count, parts));
     for (uint32_t k = 0; k < node->input_count; k++) {
         SX_TRY(sx_build_parameter(cx, parts, name[k], false, &to->node[input[k].i].type, &own[k]));
     }
@@ -355,7 +346,7 @@ sx_code sx_graph_plain(sx_ctx *cx, const sx_graph *graph, const sx_graph **plain
     if (image == NULL) {
         return cx->error.code;
     }
-    SX_TRY(copy_symbols(cx, graph, to));
+    SX_TRY(sx_graph_copy_symbols(cx, graph->symbol, graph->symbol_count, to));
     SX_TRY(copy_nodes(cx, graph, to, image));
     for (uint32_t k = 0; k < graph->output_count; k++) {
         sx_node_id node = {image[graph->output[k].node.i]};

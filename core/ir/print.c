@@ -1,5 +1,6 @@
 #include "core/ir/check.h"
 #include "core/ir/effect.h"
+#include "core/ir/extent.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 #include "core/ir/origin.h"
@@ -50,6 +51,10 @@ static void print_dim(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_coun
 {
     if (sx_dim_is_constant(dim) || dim.scale == 0) {
         sx_buf_print(out, "%lld", (long long)dim.scale);
+        return;
+    }
+    if (dim.symbol < symbol_count && !sx_symbol_is_declared(&symbols[dim.symbol])) {
+        sx_polynomial_print(symbols[dim.symbol].sum, dim.scale, symbols, out);
         return;
     }
     if (dim.scale != 1) {
@@ -441,6 +446,10 @@ sx_code sx_graph_print(sx_ctx *cx, const sx_graph *graph, sx_buf *text)
     for (uint32_t i = 0; i < graph->symbol_count; i++) {
         const sx_symbol *s = &graph->symbol[i];
         sx_buf_put_text(text, i == 0 ? " (" : ", ");
+        if (!sx_symbol_is_declared(s)) {
+            sx_polynomial_print(s->sum, 1, graph->symbol, text);
+            continue;
+        }
         sx_symbol_print(s->name, text);
         sx_buf_print(text, " in [%lld, %lld]", (long long)s->low, (long long)s->high);
     }

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/ir/check.h"
+#include "core/ir/extent.h"
 #include "core/ir/substitute.h"
 
 #define FIELD_INT(name)
@@ -164,11 +165,7 @@ static sx_code rebuild(sx_ctx *cx, const sx_graph *graph, const sx_dim *image, c
                        sx_graph **out)
 {
     SX_TRY(sx_graph_make(cx, (sx_span){0}, NULL, out));
-    for (uint32_t s = 0; s < to->symbol_count; s++) {
-        const sx_symbol *from = &to->symbol[s];
-        uint32_t number;
-        SX_TRY(sx_graph_add_symbol(cx, *out, from->name, from->low, from->high, &number));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, to->symbol, to->symbol_count, *out));
     for (uint32_t i = 0; i < graph->node_count; i++) {
         const sx_node *node = &graph->node[i];
         const sx_node_id *input = node->input_count > 0 ? &graph->input[node->input_first] : NULL;
@@ -207,12 +204,8 @@ sx_code sx_program_copy(sx_ctx *cx, const sx_program *program, const sx_program 
 
 static bool same_symbols(const sx_graph *a, const sx_graph *b)
 {
-    bool same = a->symbol_count == b->symbol_count;
-    for (uint32_t s = 0; s < a->symbol_count && same; s++) {
-        same = sx_span_equal(a->symbol[s].name, b->symbol[s].name) &&
-               a->symbol[s].low == b->symbol[s].low && a->symbol[s].high == b->symbol[s].high;
-    }
-    return same;
+    return a->symbol_count == b->symbol_count &&
+           sx_symbols_equal(a->symbol, b->symbol, a->symbol_count, true);
 }
 
 sx_code sx_program_substitute(sx_ctx *cx, const sx_program *program, const sx_dim *image,

@@ -4,7 +4,8 @@
  * is what the operation says of its operand k. It is a value: it is kept in canonical form (sx_graph_canon) with the
  * parameters named p0, p1, .. and the outputs r0, r1, .., so that bodies that differ in names, in the order of nodes
  * or in dead code are equal. A body whose types have symbols has all symbols of the graph around it, under the same
- * numbers; any other body has none.
+ * numbers; any other body has none. (While a graph is made, rows of sums may be added behind those that a body has:
+ * the canonical form has them everywhere.)
  *
  *     %s, %y = scan(%s0, %x) {carried = 1, sliced = 1, step = graph {
  *         %0 = parameter {name = "p0", weight = 0} : f32[4]

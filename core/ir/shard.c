@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "core/ir/check.h"
+#include "core/ir/extent.h"
 
 sx_places sx_places_none(void)
 {
@@ -118,6 +119,13 @@ static sx_code check_places(sx_ctx *cx, const sx_graph *graph, const sx_type *ty
         if (place >= type->rank) {
             return SX_FAIL(cx, SX_INPUT, "mesh axis \"%s\": S(%u) of a tensor of rank %u",
                            name.text, place, type->rank);
+        }
+        sx_dim extent = type->dim[place];
+        if (!sx_dim_is_constant(extent) && !sx_symbol_is_declared(&graph->symbol[extent.symbol])) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "mesh axis \"%s\": S(%u) of extent %s, of which no multiple is known",
+                           name.text, place,
+                           sx_short_dim(graph->symbol, graph->symbol_count, extent).text);
         }
         pieces[place] *= s->axis[a].size; /* at most SX_MESH_DEVICES_MAX */
         if (!can_divide(graph, type->dim[place], pieces[place])) {

@@ -1,5 +1,6 @@
 /* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together
  * (optimize.h). */
+#include "core/ir/extent.h"
 #include "core/optimize/optimize.h"
 
 #include <string.h>
@@ -85,11 +86,7 @@ static sx_code detach(sx_ctx *cx, const sx_graph *program, sx_graph **out)
 {
     sx_graph *alone;
     SX_TRY(sx_graph_make(cx, program->name, NULL, &alone));
-    for (uint32_t i = 0; i < program->symbol_count; i++) {
-        const sx_symbol *s = &program->symbol[i];
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, alone, s->name, s->low, s->high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, program->symbol, program->symbol_count, alone));
     SX_TRY(sx_graph_adopt(cx, program, alone, out));
     return sx_sharding_copy(cx, program, NULL, *out);
 }

@@ -1,3 +1,4 @@
+#include "core/ir/extent.h"
 #include "core/proof/certificate_read.h"
 
 #include <string.h>
@@ -126,11 +127,7 @@ static sx_code find_steps(writer *w, const sx_graph *input, const uint32_t *inpu
 
 static sx_code copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
 {
-    for (uint32_t i = 0; i < from->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, to, from->symbol[i].name, from->symbol[i].low,
-                                   from->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, from->symbol, from->symbol_count, to));
     return SX_OK;
 }
 

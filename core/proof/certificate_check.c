@@ -8,6 +8,7 @@
 
 #include "core/proof/certificate_eval.h"
 #include "core/egraph/multi.h"
+#include "core/ir/extent.h"
 
 #define STEP_NODES_MAX 128u
 
@@ -660,12 +661,8 @@ static sx_code add_program(checker *c, const sx_graph *graph, uint32_t **node)
 
 static sx_code same_interface(checker *c, const sx_graph *a, const sx_graph *b)
 {
-    bool same = a->symbol_count == b->symbol_count;
-    for (uint32_t i = 0; same && i < a->symbol_count; i++) {
-        const sx_symbol *x = &a->symbol[i];
-        const sx_symbol *y = &b->symbol[i];
-        same = sx_span_equal(x->name, y->name) && x->low == y->low && x->high == y->high;
-    }
+    bool same = a->symbol_count == b->symbol_count &&
+                sx_symbols_equal(a->symbol, b->symbol, a->symbol_count, true);
     return same ? SX_OK : SX_FAIL(c->cx, SX_INPUT, "certificate: programs of different symbols");
 }
 

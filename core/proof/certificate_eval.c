@@ -6,6 +6,7 @@
 
 #include "core/base/rng.h"
 #include "core/eval/eval.h"
+#include "core/ir/extent.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 
@@ -545,15 +546,19 @@ static sx_code bind_small(sx_ctx *cx, const sx_graph *graph, uint32_t draw, cons
 {
     sx_binding binding[SX_SYMBOLS_MAX];
     sx_graph *made;
+    uint32_t count = 0;
     for (uint32_t s = 0; s < graph->symbol_count; s++) {
         const sx_symbol *symbol = &graph->symbol[s];
+        if (!sx_symbol_is_declared(symbol)) {
+            continue;
+        }
         int64_t more = draw == 0 ? 1 + (int64_t)s % 3 : 0;
         int64_t room = symbol->high - symbol->low;
-        binding[s] = (sx_binding){symbol->name, symbol->low + (more < room ? more : room)};
+        binding[count++] = (sx_binding){symbol->name, symbol->low + (more < room ? more : room)};
     }
     *bound = graph;
     if (graph->symbol_count > 0) {
-        SX_TRY(sx_graph_bind(cx, graph, binding, graph->symbol_count, &made));
+        SX_TRY(sx_graph_bind(cx, graph, binding, count, &made));
         SX_ASSERT(made->node_count == graph->node_count);
         *bound = made;
     }

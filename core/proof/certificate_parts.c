@@ -1,6 +1,7 @@
 /* Reading certificates, and the parts that are put together from others. */
 #include <string.h>
 
+#include "core/ir/extent.h"
 #include "core/proof/certificate_eval.h"
 #include "core/proof/certificate_read.h"
 
@@ -102,11 +103,7 @@ static sx_code start(assembler *a)
     sx_ctx *cx = a->reader->cx;
     const sx_graph *from = a->from;
     SX_TRY(sx_graph_make(cx, from->name, NULL, &a->made));
-    for (uint32_t i = 0; i < from->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, a->made, from->symbol[i].name, from->symbol[i].low,
-                                   from->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, from->symbol, from->symbol_count, a->made));
     a->parameter = SX_NEW_ARRAY(cx, sx_node_id, from->node_count + 1);
     if (a->parameter == NULL) {
         return cx->error.code;
@@ -143,12 +140,8 @@ static sx_code read_value(assembler *a, sx_span *line, sx_node_id *value)
 
 static bool same_symbols(const sx_graph *a, const sx_graph *b)
 {
-    bool same = a->symbol_count == b->symbol_count;
-    for (uint32_t i = 0; same && i < a->symbol_count; i++) {
-        same = sx_span_equal(a->symbol[i].name, b->symbol[i].name) &&
-               a->symbol[i].low == b->symbol[i].low && a->symbol[i].high == b->symbol[i].high;
-    }
-    return same;
+    return a->symbol_count == b->symbol_count &&
+           sx_symbols_equal(a->symbol, b->symbol, a->symbol_count, true);
 }
 
 /* "use PART VALUE..": the nodes of the part again, over these values. */

@@ -1,3 +1,4 @@
+#include "core/ir/extent.h"
 #include "core/proof/proof.h"
 
 #include <string.h>
@@ -74,11 +75,7 @@ static sx_code graph_of(sx_ctx *cx, const sx_tensors *t, const sx_graph *input,
     }
     memset(made, 0xFF, t->eg.node_count * sizeof(*made));
     SX_TRY(sx_graph_make(cx, input->name, input->attrs, graph));
-    for (uint32_t i = 0; i < input->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, *graph, input->symbol[i].name, input->symbol[i].low,
-                                   input->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, input->symbol, input->symbol_count, *graph));
     for (uint32_t i = 0; i < input->node_count; i++) {
         const sx_node *node = &input->node[i];
         if (node->op == SX_OP_PARAMETER) {
@@ -372,11 +369,7 @@ static sx_code merged_program(sx_ctx *cx, const sx_proof *proof, uint32_t count,
         merged[proof->step[s].from] = proof->step[s].to;
     }
     SX_TRY(sx_graph_make(cx, input->name, input->attrs, graph));
-    for (uint32_t i = 0; i < input->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, *graph, input->symbol[i].name, input->symbol[i].low,
-                                   input->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, input->symbol, input->symbol_count, *graph));
     for (uint32_t i = 0; i < input->node_count; i++) {
         const sx_node *node = &input->node[i];
         sx_node_id operand[SX_EG_ARITY_MAX];

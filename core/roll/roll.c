@@ -1,3 +1,4 @@
+#include "core/ir/extent.h"
 #include "core/roll/roll.h"
 
 #include <stdio.h>
@@ -237,11 +238,7 @@ static sx_code find_part(roller *r, region *g)
 sx_code sx_roll_copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
 {
     SX_ASSERT(to->symbol_count == 0); /* or their numbers would be others */
-    for (uint32_t i = 0; i < from->symbol_count; i++) {
-        const sx_symbol *s = &from->symbol[i];
-        uint32_t symbol;
-        SX_TRY(sx_graph_add_symbol(cx, to, s->name, s->low, s->high, &symbol));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, from->symbol, from->symbol_count, to));
     return SX_OK;
 }
 

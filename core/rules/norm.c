@@ -1,4 +1,5 @@
 /* Composites recognised by their definition (core/ir/compose.c), and the spellings exporters use for their parts. */
+#include "core/ir/extent.h"
 #include "core/rules/rules.h"
 
 #include <math.h>
@@ -426,11 +427,7 @@ sx_code sx_rule_definition(sx_rewrite *rw)
     sx_op op = sx_tensors_op(t, rw->node[0]);
     sx_graph *graph;
     SX_TRY(sx_graph_make(rw->cx, SX_SPAN_LITERAL("definition"), t->attrs, &graph));
-    for (uint32_t i = 0; i < t->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(rw->cx, graph, t->symbol[i].name, t->symbol[i].low,
-                                   t->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(rw->cx, t->symbol, t->symbol_count, graph));
     sx_node_id input[4];
     uint32_t known[4];
     uint32_t arity = t->eg.node[rw->node[0]].arity;

@@ -100,7 +100,7 @@ sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symb
         return SX_OK;
     }
     for (uint32_t k = 0; k < symbol_count; k++) {
-        value[k] = sx_cost_reference(&symbols[k]);
+        value[k] = sx_cost_reference(symbols, k);
     }
     if (has_padding(s)) {
         return price_padded(cx, device, symbols, symbol_count, s, cost);

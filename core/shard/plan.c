@@ -5,6 +5,7 @@
 
 #include "core/egraph/extract.h"
 #include "core/extract/extract.h"
+#include "core/ir/extent.h"
 #include "core/ir/substitute.h"
 
 #define NONE UINT32_MAX
@@ -81,12 +82,16 @@ static sx_code program_init(sx_ctx *cx, const sx_graph *program, const sx_device
 
 static sx_code number_symbols(sx_ctx *cx, const sx_graph *program, sx_dim *image)
 {
-    int64_t multiple[SX_SYMBOLS_MAX];
+    int64_t multiple[SX_SYMBOLS_MAX], number[SX_SYMBOLS_MAX] = {0};
     sx_sharding_multiples(program, multiple);
     for (uint32_t i = 0; i < program->symbol_count; i++) {
         const sx_symbol *s = &program->symbol[i];
         int64_t m = multiple[i];
-        int64_t value = (sx_cost_reference(s) + m - 1) / m * m;
+        if (!sx_symbol_is_declared(s)) {
+            SX_ASSERT(m == 1); /* no parameter is cut along it */
+            continue;
+        }
+        int64_t value = (sx_cost_reference(program->symbol, i) + m - 1) / m * m;
         value = value > s->high ? s->high / m * m : value;
         if (value < s->low) {
             return SX_FAIL(
@@ -94,7 +99,11 @@ static sx_code number_symbols(sx_ctx *cx, const sx_graph *program, sx_dim *image
                 "symbol %u: no multiple of %lld within [%lld, %lld], as the mesh cuts it", i,
                 (long long)m, (long long)s->low, (long long)s->high);
         }
-        image[i] = sx_dim_of(value);
+        number[i] = value;
+    }
+    sx_symbols_derive(program->symbol, program->symbol_count, number);
+    for (uint32_t i = 0; i < program->symbol_count; i++) {
+        image[i] = sx_dim_of(number[i]);
     }
     return SX_OK;
 }

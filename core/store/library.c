@@ -4,6 +4,7 @@
 
 #include "core/base/rng.h"
 #include "core/eval/eval.h"
+#include "core/ir/extent.h"
 #include "core/store/pair.h"
 
 enum {
@@ -28,6 +29,9 @@ typedef struct {
     sx_buf attr, symbol, parameter, output;
 } tables;
 
+/* In the place of the lower bound of a symbol: its text are the terms of a sum. */
+#define SUM_LOW INT64_C(0)
+
 static void write_tables(const sx_tensors *t, const sx_graph *program, const uint32_t *input_node,
                          tables *to)
 {
@@ -43,9 +47,13 @@ static void write_tables(const sx_tensors *t, const sx_graph *program, const uin
     }
     for (uint32_t i = 0; i < program->symbol_count; i++) {
         const sx_symbol *s = &program->symbol[i];
-        sx_buf_put(&to->symbol, &s->low, sizeof(s->low));
+        bool declared = sx_symbol_is_declared(s);
+        int64_t low = declared ? s->low : SUM_LOW;
+        sx_buf_put(&to->symbol, &low, sizeof(low));
         sx_buf_put(&to->symbol, &s->high, sizeof(s->high));
-        put_text(&to->symbol, s->name);
+        sx_span sum = {declared ? NULL : (const uint8_t *)s->sum->term,
+                       declared ? 0 : s->sum->count * sizeof(sx_term)};
+        put_text(&to->symbol, declared ? s->name : sum);
     }
     for (uint32_t i = 0; i < program->node_count; i++) {
         if (program->node[i].op == SX_OP_PARAMETER) {
@@ -134,6 +142,33 @@ static bool take_text(sx_span *from, sx_span *text)
     return true;
 }
 
+/* A sum of symbols that were read before it. */
+static sx_code load_sum(sx_ctx *cx, sx_span terms, sx_graph *interface)
+{
+    sx_polynomial sum = {.count = (uint32_t)(terms.len / sizeof(sx_term))};
+    uint32_t before = interface->symbol_count;
+    bool good = terms.len % sizeof(sx_term) == 0 && sum.count > 0 && sum.count <= SX_TERMS_MAX;
+    memcpy(sum.term, terms.ptr, good ? terms.len : 0);
+    sx_polynomial own = {0};
+    for (uint32_t i = 0; i < sum.count && good; i++) {
+        for (uint32_t k = 0; k < SX_FACTORS_MAX && good; k++) {
+            uint32_t s = sum.term[i].factor[k];
+            good =
+                s == SX_NO_SYMBOL || (s < before && sx_symbol_is_declared(&interface->symbol[s]) &&
+                                      (k == 0 || sum.term[i].factor[k - 1] <= s));
+            good =
+                good && (k == 0 || sum.term[i].factor[k - 1] != SX_NO_SYMBOL || s == SX_NO_SYMBOL);
+        }
+        sx_polynomial one = {.count = 1, .term = {sum.term[i]}};
+        good = good && sum.term[i].scale != 0 && sx_polynomial_add(&own, &one, 1);
+    }
+    sx_dim dim = sx_dim_of(0);
+    good = good && sx_polynomial_compare(&own, &sum) == 0 &&
+           sx_graph_add_extent(cx, interface, &own, &dim) == SX_OK &&
+           interface->symbol_count == before + 1 && dim.scale == 1;
+    return good ? SX_OK : SX_FAIL(cx, SX_CORRUPT, "snapshot symbol %u: no sum of others", before);
+}
+
 static sx_code load_symbols(sx_ctx *cx, const sx_snapshot *s, sx_graph *interface)
 {
     sx_span rest;
@@ -148,7 +183,8 @@ static sx_code load_symbols(sx_ctx *cx, const sx_snapshot *s, sx_graph *interfac
             return SX_FAIL(cx, SX_CORRUPT, "snapshot symbol %u: cut short",
                            interface->symbol_count);
         }
-        SX_TRY(sx_graph_add_symbol(cx, interface, name, low, high, &index));
+        SX_TRY(low == SUM_LOW ? load_sum(cx, name, interface)
+                              : sx_graph_add_symbol(cx, interface, name, low, high, &index));
     }
     return SX_OK;
 }
@@ -382,8 +418,15 @@ sx_code sx_library_family(sx_ctx *cx, const sx_graph *program, sx_buf *text)
     SX_ASSERT(count <= program->node_count + program->output_count);
     sort_lines(line, count);
     for (uint32_t i = 0; i < program->symbol_count; i++) {
-        sx_buf_print(text, "[%lld,%lld]", (long long)program->symbol[i].low,
-                     (long long)program->symbol[i].high);
+        const sx_symbol *s = &program->symbol[i];
+        sx_buf_print(text, "[%lld,%lld]", (long long)s->low, (long long)s->high);
+        for (uint32_t k = 0; !sx_symbol_is_declared(s) && k < s->sum->count; k++) {
+            const sx_term *t = &s->sum->term[k];
+            sx_buf_print(text, "%+lld", (long long)t->scale);
+            for (uint32_t f = 0; f < SX_FACTORS_MAX && t->factor[f] != SX_NO_SYMBOL; f++) {
+                sx_buf_print(text, "*s%u", t->factor[f]);
+            }
+        }
     }
     for (uint32_t i = 0; i < count; i++) {
         sx_buf_put_span(text, line[i]);
@@ -433,11 +476,14 @@ static sx_code draw_parameter(sx_ctx *cx, const sx_graph *bound, const sx_node *
 static sx_code bind_small(sx_ctx *cx, const sx_graph *program, sx_graph **bound)
 {
     sx_binding binding[SX_SYMBOLS_MAX];
+    uint32_t count = 0;
     for (uint32_t i = 0; i < program->symbol_count; i++) {
         const sx_symbol *s = &program->symbol[i];
-        binding[i] = (sx_binding){s->name, sx_min_i64(s->high, sx_max_i64(s->low, 3))};
+        if (sx_symbol_is_declared(s)) {
+            binding[count++] = (sx_binding){s->name, sx_min_i64(s->high, sx_max_i64(s->low, 3))};
+        }
     }
-    return sx_graph_bind(cx, program, binding, program->symbol_count, bound);
+    return sx_graph_bind(cx, program, binding, count, bound);
 }
 
 static sx_code find_value(sx_ctx *cx, const sx_graph *program, uint64_t steps, bool *known,

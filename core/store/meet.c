@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/ir/extent.h"
 #include "core/proof/certificate.h"
 #include "core/proof/explain.h"
 #include "core/egraph/multi.h"
@@ -209,11 +210,8 @@ static sx_code take_names(meeter *m)
                                     sx_graph_attr(m->program, &m->program->node[list[i]])->name));
     }
     SX_TRY(sx_graph_make(m->cx, m->program->name, t->attrs, &m->interface));
-    for (uint32_t i = 0; i < m->program->symbol_count; i++) {
-        const sx_symbol *s = &m->program->symbol[i];
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(m->cx, m->interface, s->name, s->low, s->high, &index));
-    }
+    SX_TRY(
+        sx_graph_copy_symbols(m->cx, m->program->symbol, m->program->symbol_count, m->interface));
     t->symbol = m->interface->symbol;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t n = m->graph->parameter[m->meeting->parameter_of[i]];
@@ -264,11 +262,7 @@ sx_code sx_graph_rename(sx_ctx *cx, const sx_graph *from, const sx_graph *to,
     }
     SX_TRY(rename_parameters(cx, from, to, parameter_of, place));
     SX_TRY(sx_graph_make(cx, to->name, from->attrs, &out));
-    for (uint32_t i = 0; i < from->symbol_count; i++) {
-        uint32_t index;
-        SX_TRY(sx_graph_add_symbol(cx, out, to->symbol[i].name, to->symbol[i].low,
-                                   to->symbol[i].high, &index));
-    }
+    SX_TRY(sx_graph_copy_symbols(cx, to->symbol, from->symbol_count, out));
     uint32_t *to_list, to_count;
     SX_TRY(sx_pair_list(cx, to, &to_list, &to_count));
     for (uint32_t i = 0; i < from->node_count; i++) {

@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/ir/extent.h"
+
 sx_code sx_pair_list(sx_ctx *cx, const sx_graph *graph, uint32_t **list, uint32_t *count)
 {
     *list = SX_NEW_ARRAY(cx, uint32_t, (size_t)graph->node_count + 1);
@@ -221,11 +223,8 @@ static sx_code pair_all(sx_ctx *cx, pairing *p, const uint32_t *there_mark, bool
 
 static bool same_symbols(const sx_graph *a, const sx_graph *b)
 {
-    bool same = a->symbol_count == b->symbol_count;
-    for (uint32_t i = 0; same && i < a->symbol_count; i++) {
-        same = a->symbol[i].low == b->symbol[i].low && a->symbol[i].high == b->symbol[i].high;
-    }
-    return same;
+    return a->symbol_count == b->symbol_count &&
+           sx_symbols_equal(a->symbol, b->symbol, a->symbol_count, false);
 }
 
 sx_code sx_pair_parameters(sx_ctx *cx, const sx_graph *here, const sx_graph *there,

@@ -21,7 +21,7 @@ static uint32_t bind_reference(sx_ctx *cx, sx_span text, sx_binding binding[SX_S
     sx_graph *graph;
     ck_sx_ok(cx, sx_graph_parse(cx, text, &graph));
     for (uint32_t i = 0; i < graph->symbol_count; i++) {
-        binding[i] = (sx_binding){graph->symbol[i].name, sx_cost_reference(&graph->symbol[i])};
+        binding[i] = (sx_binding){graph->symbol[i].name, sx_cost_reference(graph->symbol, i)};
     }
     return graph->symbol_count;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/fuse/fuse.h"
+#include "core/ir/check.h"
 #include "core/ir/fused.h"
 #include "core/ir/num.h"
 #include "core/ir/plain.h"
@@ -73,8 +74,25 @@ static bool small_enough(const gen *g, const sx_type *type)
     return upper(g->graph, type) <= g->options->elements_max;
 }
 
+/* A sum over the declared symbols, which come first: s + 1, s t, .. */
+static sx_dim random_sum(gen *g)
+{
+    sx_polynomial sum, product;
+    sx_dim dim = {1, below(g, g->options->symbols)};
+    ck_assert(sx_polynomial_of(g->graph->symbol, dim, &sum));
+    dim.symbol = below(g, g->options->symbols);
+    ck_assert(sx_polynomial_of(g->graph->symbol, chance(g, 2) ? dim : sx_dim_of(1), &product));
+    ck_assert(chance(g, 2) ? sx_polynomial_add(&sum, &product, 1 + (int64_t)below(g, 2))
+                           : sx_polynomial_multiply(&sum, &product, &sum));
+    ck_sx_ok(g->cx, sx_graph_add_extent(g->cx, g->graph, &sum, &dim));
+    return dim;
+}
+
 static sx_dim random_dim(gen *g)
 {
+    if (g->options->sums && chance(g, 3)) {
+        return random_sum(g);
+    }
     if (g->graph->symbol_count > 0 && chance(g, 3)) {
         return (sx_dim){1 + below(g, 2), below(g, g->graph->symbol_count)};
     }
@@ -675,8 +693,10 @@ static bool draw(gen *g)
     }
     sx_type result;
     good = good &&
-           sx_infer_type(g->cx, g->graph->symbol, g->graph->symbol_count, op, &d.attr, operand,
-                         d.input_count, &result) == SX_OK &&
+           (g->options->sums
+                ? sx_infer_over(g->cx, g->graph, op, &d.attr, operand, d.input_count, &result)
+                : sx_infer_type(g->cx, g->graph->symbol, g->graph->symbol_count, op, &d.attr,
+                                operand, d.input_count, &result)) == SX_OK &&
            small_enough(g, &result) && (g->options->empties || !sx_type_is_empty(&result));
     sx_node_id id;
     good = good && sx_graph_add(g->cx, g->graph, op, &d.attr, d.input, d.input_count, &id) == SX_OK;
@@ -723,13 +743,17 @@ sx_graph *sx_gen_graph(sx_ctx *cx, sx_rng *rng, const sx_gen_options *options)
     return g.graph;
 }
 
-void sx_gen_binding(sx_rng *rng, const sx_graph *graph, sx_binding *binding)
+uint32_t sx_gen_binding(sx_rng *rng, const sx_graph *graph, sx_binding *binding)
 {
+    uint32_t count = 0;
     for (uint32_t i = 0; i < graph->symbol_count; i++) {
         const sx_symbol *s = &graph->symbol[i];
         uint64_t span = (uint64_t)(s->high - s->low) + 1;
-        binding[i] = (sx_binding){s->name, s->low + (int64_t)sx_rng_below(rng, span)};
+        if (sx_symbol_is_declared(s)) {
+            binding[count++] = (sx_binding){s->name, s->low + (int64_t)sx_rng_below(rng, span)};
+        }
     }
+    return count;
 }
 
 /* ---- the same program in other words ---- */
@@ -737,9 +761,20 @@ void sx_gen_binding(sx_rng *rng, const sx_graph *graph, sx_binding *binding)
 /* Symbols in reverse order; `to` gives each its new number. */
 static void reverse_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to, uint32_t *image)
 {
-    for (uint32_t i = from->symbol_count; i-- > 0;) {
-        const sx_symbol *s = &from->symbol[i];
-        ck_sx_ok(cx, sx_graph_add_symbol(cx, to, s->name, s->low, s->high, &image[i]));
+    sx_dim dim[SX_SYMBOLS_MAX];
+    for (uint32_t round = 0; round < 2; round++) {
+        for (uint32_t i = from->symbol_count; i-- > 0;) {
+            const sx_symbol *s = &from->symbol[i];
+            sx_polynomial sum;
+            dim[i].scale = 1;
+            if (round == 0 && sx_symbol_is_declared(s)) {
+                ck_sx_ok(cx, sx_graph_add_symbol(cx, to, s->name, s->low, s->high, &dim[i].symbol));
+            } else if (round == 1 && !sx_symbol_is_declared(s)) {
+                ck_assert(sx_polynomial_rename(s->sum, dim, &sum));
+                ck_sx_ok(cx, sx_graph_add_extent(cx, to, &sum, &dim[i]));
+            }
+            image[i] = dim[i].symbol;
+        }
     }
 }
 

@@ -17,6 +17,7 @@ typedef struct {
     int64_t elements_max; /* of any tensor */
     uint32_t dtypes;      /* set of 1 << SX_F32 etc. that fresh tensors have */
     sx_bits ops;          /* which operations are drawn; leaves always may appear */
+    bool sums;            /* extents may be sums of products of symbols, of which there are some */
     bool empties;         /* tensors may have no elements, likewise */
     bool crops; /* padding may be negative: then graphs need not be plain (core/ir/plain.h) */
 } sx_gen_options;
@@ -29,8 +30,9 @@ sx_gen_options sx_gen_default(void);
 sx_bits sx_gen_all_ops(void);
 /* Fails the running test if the graph cannot be made. One to three outputs. */
 sx_graph *sx_gen_graph(sx_ctx *cx, sx_rng *rng, const sx_gen_options *options);
-/* A random value inside the interval of each symbol; `binding` has room for graph->symbol_count. */
-void sx_gen_binding(sx_rng *rng, const sx_graph *graph, sx_binding *binding);
+/* A random value inside the interval of each symbol that is declared, and how many these are; `binding` has room for
+ * graph->symbol_count. */
+uint32_t sx_gen_binding(sx_rng *rng, const sx_graph *graph, sx_binding *binding);
 /* The same program written differently: nodes in another order (parameters keep theirs), duplicates, dead
  * code, symbols in another order, another graph name. */
 sx_graph *sx_gen_disguise(sx_ctx *cx, sx_rng *rng, const sx_graph *graph);

@@ -35,6 +35,8 @@ CIRCLES = {
         "a node that tensor.c adds gets its placements from sharding.c, which walks the graph of tensor.h",
     ("core/eval/cell", "core/eval/eval"):
         "eval.h is what others include; cell.h is what its files share",
+    ("core/ir/check", "core/ir/extent"):
+        "the checker adds extents, and extent.c prints as check.h says",
     ("core/ir/fused", "core/ir/fused_body"):
         "fused.h is what others include; fused_body.h is what its files share",
     ("core/optimize/optimize", "core/optimize/optimizer"):

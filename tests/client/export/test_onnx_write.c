@@ -154,7 +154,7 @@ START_TEST(test_random_programs)
         sx_bits_drop(&options.ops, SX_OP_FUSED);
         sx_graph *graph = sx_gen_graph(&cx, &rng, &options);
         sx_binding binding[SX_SYMBOLS_MAX];
-        sx_gen_binding(&rng, graph, binding);
+        (void)sx_gen_binding(&rng, graph, binding);
         sx_buf_clear(&file);
         sx_code code = sx_onnx_write(&cx, graph, NULL, &file);
         if (code != SX_OK) {

@@ -5,6 +5,7 @@
 
 #include "core/base/rng.h"
 #include "core/cost/cost.h"
+#include "core/ir/extent.h"
 
 static sx_ctx cx;
 static const sx_device *device;
@@ -136,15 +137,19 @@ START_TEST(test_nodes)
 }
 END_TEST
 
+#define N SX_NO_SYMBOL
 /* Symbols count as a value that follows from the interval alone. */
 START_TEST(test_reference_extent)
 {
-    sx_symbol batch[] = {{SX_SPAN_LITERAL("a"), 1, 4096},
-                         {SX_SPAN_LITERAL("b"), 32, 4096},
-                         {SX_SPAN_LITERAL("c"), 1, 2}};
-    ck_assert_int_eq(sx_cost_reference(&batch[0]), 8);
-    ck_assert_int_eq(sx_cost_reference(&batch[1]), 32);
-    ck_assert_int_eq(sx_cost_reference(&batch[2]), 2);
+    const sx_polynomial sum = {2, {{3, {0, 2, N, N, N, N}}, {-1, {N, N, N, N, N, N}}}};
+    sx_symbol batch[] = {{SX_SPAN_LITERAL("a"), 1, 4096, NULL},
+                         {SX_SPAN_LITERAL("b"), 32, 4096, NULL},
+                         {SX_SPAN_LITERAL("c"), 1, 2, NULL},
+                         {SX_SPAN_LITERAL("3*a*c - 1"), 2, 24575, &sum}};
+    ck_assert_int_eq(sx_cost_reference(batch, 0), 8);
+    ck_assert_int_eq(sx_cost_reference(batch, 1), 32);
+    ck_assert_int_eq(sx_cost_reference(batch, 2), 2);
+    ck_assert_int_eq(sx_cost_reference(batch, 3), 3 * 8 * 2 - 1);
     sx_type symbolic = shape(SX_F32, 2, 0, 64, 0);
     symbolic.dim[0] = (sx_dim){3, 0};
     sx_type fixed = shape(SX_F32, 2, 24, 64, 0);

@@ -138,7 +138,7 @@ START_TEST(lift_symbolic_dot)
     sx_dim batch = {1, 0};
     sx_type input[2] = {{SX_F32, 2, {batch, {8, SX_NO_SYMBOL}}},
                         {SX_F32, 2, {{8, SX_NO_SYMBOL}, {16, SX_NO_SYMBOL}}}};
-    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 4096};
+    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 4096, NULL};
     sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
     attr.lhs_contract = (sx_ints){1, {1}};
     attr.rhs_contract = (sx_ints){1, {0}};
@@ -164,7 +164,8 @@ START_TEST(lift_symbolic_transpose)
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)16 << 20);
     sx_type input = {SX_F32, 3, {{1, 0}, {3, SX_NO_SYMBOL}, {1, 1}}};
-    sx_symbol symbol[2] = {{SX_SPAN_LITERAL("a"), 1, 64}, {SX_SPAN_LITERAL("b"), 1, 64}};
+    sx_symbol symbol[2] = {{SX_SPAN_LITERAL("a"), 1, 64, NULL},
+                           {SX_SPAN_LITERAL("b"), 1, 64, NULL}};
     sx_attr attr = {.present = SX_A(perm), .perm = {3, {2, 0, 1}}};
     sx_type result;
     sx_type again;

@@ -496,7 +496,7 @@ START_TEST(symbolic_heads)
     sx_ctx cx;
     sx_rng rng = {sx_test_seed()};
     sx_ctx_init(&cx, (size_t)64 << 20);
-    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 64};
+    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 64, NULL};
     sx_type input[2] = {{SX_F32, 2, {{6, 0}, DIM(8)}}, {SX_F32, 2, {DIM(8), DIM(12)}}};
     sx_type flat = {SX_F32, 2, {{6, 0}, DIM(12)}};
     sx_type split = {SX_F32, 4, {BATCH, DIM(6), DIM(4), DIM(3)}};
@@ -548,7 +548,7 @@ START_TEST(symbolic_offset)
     sx_ctx cx;
     sx_rng rng = {sx_test_seed()};
     sx_ctx_init(&cx, (size_t)64 << 20);
-    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 64};
+    sx_symbol symbol = {SX_SPAN_LITERAL("batch"), 1, 64, NULL};
     sx_type x = {SX_F32, 3, {DIM(3), BATCH, DIM(8)}};
     sx_type part = {SX_F32, 3, {DIM(1), BATCH, DIM(8)}};
     sx_type heads = {SX_F32, 3, {BATCH, DIM(2), DIM(4)}};
@@ -605,7 +605,8 @@ START_TEST(two_symbols)
 {
     sx_ctx cx;
     sx_ctx_init(&cx, (size_t)64 << 20);
-    sx_symbol symbol[2] = {{SX_SPAN_LITERAL("batch"), 1, 64}, {SX_SPAN_LITERAL("length"), 1, 64}};
+    sx_symbol symbol[2] = {{SX_SPAN_LITERAL("batch"), 1, 64, NULL},
+                           {SX_SPAN_LITERAL("length"), 1, 64, NULL}};
     sx_type x = {SX_F32, 3, {BATCH, {1, 1}, DIM(6)}};
     sx_type square = {SX_F32, 2, {DIM(6), DIM(6)}};
     sx_type stored = {SX_F32, 1, {DIM(36)}};

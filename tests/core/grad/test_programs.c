@@ -119,6 +119,7 @@ static void one_program(sx_rng *rng, bool exact, tally *count)
     options.node_count = exact ? 16 : 10;
     options.crops = true;
     options.empties = sx_rng_below(rng, 4) == 0;
+    options.sums = sx_rng_below(rng, 4) == 0;
     options.rank_max = 3;
     options.extent_max = 4;
     options.elements_max = 200;
@@ -156,9 +157,9 @@ static void one_program(sx_rng *rng, bool exact, tally *count)
         return;
     }
     ck_assert_msg(cx.error.code == SX_OK, "%s", cx.error.text);
-    sx_gen_binding(rng, program, binding);
-    ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, program->symbol_count, &bound[0]));
-    ck_sx_ok(&cx, sx_graph_bind(&cx, made.graph, binding, program->symbol_count, &bound[1]));
+    uint32_t symbols = sx_gen_binding(rng, program, binding);
+    ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, symbols, &bound[0]));
+    ck_sx_ok(&cx, sx_graph_bind(&cx, made.graph, binding, symbols, &bound[1]));
     sx_slope_case at = {.program = bound[0], .gradient = bound[1]};
     sx_slope slope = exact ? sx_slope_exact(rng, &at) : sx_slope_real(rng, &at);
     ck_assert_msg(slope != SX_SLOPE_DIFFERENT, "%s\n%s\n%s", at.text, print(bound[0]),
@@ -220,6 +221,10 @@ static const char *const along[] = {
           "(n in [1, 3]) {" FLOATS("x", "[2, 3, 6, n]")
               FLOATS("w", "[2, 3, 2, 1]") " %y = convolution(%x, %w) {stride = [3, 1], low = [0, "
                                           "0], high = [0, 0], dilation = [1, 1], groups = 1}"),
+    ALONG("[2, n + m + 3]",
+          "(n in [1, 4], m in [1, 4]) {" FLOATS("x", "[2, n]") FLOATS("u", "[2, m + 1]")
+              FLOATS("v", "[2, 2]") " %y = concatenate(%x, %u, %v) {axis = 1}"),
+    ALONG("[n*m]", "(n in [1, 4], m in [1, 4]) {" FLOATS("x", "[n, m]") " %y = reshape(%x)"),
 };
 
 /* Squares, so that the cotangent differs from element to element; starts are drawn from both sides of what fits. */
@@ -231,8 +236,7 @@ START_TEST(symbolic)
     for (uint32_t trial = 0; trial < 40; trial++) {
         sx_binding binding[SX_SYMBOLS_MAX];
         sx_graph *bound[2];
-        uint32_t symbols = program->symbol_count;
-        sx_gen_binding(&rng, program, binding);
+        uint32_t symbols = sx_gen_binding(&rng, program, binding);
         ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, symbols, &bound[0]));
         ck_sx_ok(&cx, sx_graph_bind(&cx, gradient, binding, symbols, &bound[1]));
         sx_slope_case at = {.program = bound[0], .gradient = bound[1]};

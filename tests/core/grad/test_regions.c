@@ -197,7 +197,7 @@ static sx_slope judge(const sx_graph *program, const sx_graph *gradient, bool ex
 {
     sx_binding binding[SX_SYMBOLS_MAX];
     sx_graph *bound[2];
-    sx_gen_binding(rng, program, binding);
+    (void)sx_gen_binding(rng, program, binding);
     ck_sx_ok(&cx, sx_graph_bind(&cx, program, binding, program->symbol_count, &bound[0]));
     ck_sx_ok(&cx, sx_graph_bind(&cx, gradient, binding, program->symbol_count, &bound[1]));
     at->program = bound[0];

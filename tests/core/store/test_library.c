@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "core/ir/extent.h"
 #include "core/store/meet.h"
 #include "core/optimize/optimize.h"
 #include "tests/core/store/reseal.h"
@@ -50,6 +51,19 @@ static const char other[] =
     HEAD DOT("p", "x", "w") DOT("q", "x", "v") "%s = subtract(%p, %q) : f32[batch, 6]\n"
                                                "%t = add(%s, %r) : f32[batch, 6]\n"
                                                "%y = relu(%t) : f32[batch, 6]\n" TAIL;
+
+/* Extents that are sums: the same program in other names, and one with another sum. */
+#define SUMS(symbols, rows)                                                                    \
+    "sx 1\ngraph \"p\" (" symbols ") {\n%x = parameter {name = \"x\", weight = 0} : f32[" rows \
+    ", 8]\n%w = parameter {name = \"w\", weight = 1} : f32[8, 6]\n"                            \
+    "%p = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[" rows ", 6]\n"
+static const char product[] =
+    SUMS("batch in [2, 9], seq in [2, 2]", "batch*seq") "%y = relu(%p) : f32[batch*seq, 6]\n" TAIL;
+static const char product_too[] =
+    SUMS("b in [2, 9], s in [2, 2]",
+         "s*b") "%z = constant {data = 0} : f32[s*b, 6]\n%y = maximum(%z, %p) : f32[s*b, 6]\n" TAIL;
+static const char no_product[] = SUMS(
+    "b in [2, 9], s in [2, 2]", "2*b - 2*s + s*s") "%y = relu(%p) : f32[2*b - 2*s + s*s, 6]\n" TAIL;
 
 static const sx_graph *program_of(const char *text)
 {
@@ -186,6 +200,22 @@ START_TEST(test_same_meetings)
 }
 END_TEST
 
+START_TEST(test_sums)
+{
+    const sx_graph *stored = program_of(product);
+    const sx_library_graph *back = loaded(stored_graph(stored), SX_LIBRARY_ALL);
+    ck_assert_uint_eq(stored->symbol_count, 3);
+    ck_assert_uint_eq(back->interface->symbol_count, 3);
+    ck_assert(sx_symbols_equal(stored->symbol, back->interface->symbol, 3, true));
+    check_meetings(stored, program_of(product_too), true, false);
+    sx_meeting meeting;
+    sx_buf text;
+    meet(loaded(stored_graph(stored), SX_LIBRARY_ALL), program_of(no_product), &meeting, &text);
+    ck_assert(!meeting.met);
+    sx_buf_fini(&text);
+}
+END_TEST
+
 /* The bytes of attribute `index` in section ATTR. */
 static uint8_t *attr_bytes(uint8_t *bytes, const sx_snapshot *s, uint32_t index, uint32_t *size)
 {
@@ -275,6 +305,7 @@ int main(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_set_timeout(tc, 400);
     tcase_add_test(tc, test_same_meetings);
+    tcase_add_test(tc, test_sums);
     tcase_add_test(tc, test_altered_attributes);
     tcase_add_test(tc, test_altered_lengths);
     suite_add_tcase(suite, tc);
