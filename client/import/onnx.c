@@ -1,3 +1,4 @@
+#include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,11 +118,105 @@ static sx_code symbol_of(sx_ox *im, sx_span name, bool fresh, sx_dim *dim)
     return im->code = sx_graph_add_symbol(im->cx, im->graph, clean, low, high, &dim->symbol);
 }
 
+/* The next word of an expression: a name or a number, which *name is; what is behind it stays in `rest`. */
+static bool take_word(sx_span *rest, sx_span *name)
+{
+    size_t len = 0;
+    while (len < rest->len && (isalnum(rest->ptr[len]) || rest->ptr[len] == '_')) {
+        len++;
+    }
+    *name = (sx_span){rest->ptr, len};
+    *rest = (sx_span){rest->ptr + len, rest->len - len};
+    return len > 0;
+}
+
+static bool take_text(sx_span *rest, const char *text)
+{
+    size_t len = strlen(text);
+    bool found = rest->len >= len && memcmp(rest->ptr, text, len) == 0;
+    *rest = found ? (sx_span){rest->ptr + len, rest->len - len} : *rest;
+    return found;
+}
+
+static bool is_number(sx_span word)
+{
+    bool digits = word.len > 0 && word.len <= 12;
+    for (size_t k = 0; k < word.len && digits; k++) {
+        digits = isdigit(word.ptr[k]) != 0;
+    }
+    return digits;
+}
+
+/* 2*batch*seq */
+static bool take_product(sx_ox *im, sx_span *rest, sx_polynomial *product)
+{
+    bool more = true;
+    (void)sx_polynomial_of(NULL, sx_dim_of(1), product);
+    while (more) {
+        sx_span word;
+        sx_dim dim = sx_dim_of(0);
+        sx_polynomial factor;
+        if (!take_word(rest, &word) || word.len > SX_NAME_MAX) {
+            return false;
+        }
+        for (size_t k = 0; k < word.len && is_number(word); k++) {
+            dim.scale = dim.scale * 10 + (word.ptr[k] - '0');
+        }
+        if ((!is_number(word) && symbol_of(im, word, false, &dim) != SX_OK) ||
+            !sx_polynomial_of(im->graph->symbol, dim, &factor) ||
+            !sx_polynomial_multiply(product, &factor, product)) {
+            return false;
+        }
+        more = take_text(rest, "*");
+    }
+    return true;
+}
+
+/* A name that frameworks made of others: "past + 1", "batch*seq", with blanks around + and -, so that what merely has
+ * such a letter in it stays a name. Checked before a symbol is declared for a part of it. */
+static bool is_sum(sx_span name)
+{
+    bool sum = false, word = false;
+    while (name.len > 0) {
+        sx_span part;
+        if (word) {
+            bool sign = take_text(&name, " + ") || take_text(&name, " - ") || take_text(&name, "*");
+            if (!sign) {
+                return false;
+            }
+            sum = true;
+        }
+        word = take_word(&name, &part) && (is_number(part) || !isdigit(part.ptr[0]));
+        if (!word) {
+            return false;
+        }
+    }
+    return sum && word;
+}
+
+static bool sum_of(sx_ox *im, sx_span name, sx_dim *dim)
+{
+    sx_polynomial sum = {0};
+    int64_t sign = 1;
+    if (!is_sum(name)) {
+        return false;
+    }
+    while (sign != 0) {
+        sx_polynomial product;
+        if (!take_product(im, &name, &product) || !sx_polynomial_add(&sum, &product, sign)) {
+            return false;
+        }
+        sign = take_text(&name, " + ") ? 1 : take_text(&name, " - ") ? -1 : 0;
+    }
+    return sx_ox_extent(im, &sum, dim) && dim->scale > 0;
+}
+
 static sx_code input_dim(sx_ox *im, const sx_onnx_value_info *info, uint32_t k, sx_dim *dim)
 {
     const sx_onnx_dim *source = &info->dim[k];
     if (source->kind == SX_ONNX_DIM_NAME) {
-        return symbol_of(im, source->name, false, dim);
+        bool sum = sum_of(im, source->name, dim);
+        return sum || im->code != SX_OK ? im->code : symbol_of(im, source->name, false, dim);
     }
     if (source->kind == SX_ONNX_DIM_UNKNOWN) {
         char text[32];

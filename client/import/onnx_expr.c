@@ -18,9 +18,13 @@ const char *sx_ox_dim_text(const sx_ox *im, sx_dim dim, char text[SX_OX_DIM_TEXT
         return text;
     }
     SX_ASSERT(dim.symbol < im->graph->symbol_count);
-    sx_span name = im->graph->symbol[dim.symbol].name;
+    const sx_symbol *symbol = &im->graph->symbol[dim.symbol];
+    sx_span name = symbol->name;
     int length = (int)sx_min_i64((int64_t)name.len, 48);
-    if (dim.scale == 1) {
+    if (dim.scale != 1 && !sx_symbol_is_declared(symbol)) {
+        (void)snprintf(text, SX_OX_DIM_TEXT, "%lld*(%.*s)", (long long)dim.scale, length,
+                       (const char *)name.ptr);
+    } else if (dim.scale == 1) {
         (void)snprintf(text, SX_OX_DIM_TEXT, "%.*s", length, (const char *)name.ptr);
     } else {
         (void)snprintf(text, SX_OX_DIM_TEXT, "%lld*%.*s", (long long)dim.scale, length,

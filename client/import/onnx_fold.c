@@ -96,6 +96,48 @@ static bool extreme(const sx_ox *im, sx_dim a, sx_dim b, bool largest, sx_dim *o
     return b_low >= a_high;
 }
 
+bool sx_ox_extent(sx_ox *im, const sx_polynomial *p, sx_dim *dim)
+{
+    *dim = sx_dim_of(p->count > 0 ? p->term[0].scale : 0);
+    if (p->count == 0 || (p->count == 1 && p->term[0].factor[0] == SX_NO_SYMBOL)) {
+        return true;
+    }
+    if (sx_graph_add_extent(im->cx, im->graph, p, dim) == SX_OK) {
+        return true;
+    }
+    if (im->cx->error.code == SX_NOMEM) {
+        im->code = SX_NOMEM;
+    } else {
+        sx_ctx_reset_error(im->cx);
+    }
+    return false;
+}
+
+bool sx_ox_times(sx_ox *im, sx_dim a, sx_dim b, sx_dim *product)
+{
+    sx_polynomial p, q;
+    return sx_dim_multiply(a, b, product) ||
+           (sx_polynomial_of(im->graph->symbol, a, &p) &&
+            sx_polynomial_of(im->graph->symbol, b, &q) && sx_polynomial_multiply(&p, &q, &p) &&
+            sx_ox_extent(im, &p, product));
+}
+
+/* What is more than a multiple of one symbol. */
+static bool combine(sx_ox *im, sx_op op, sx_dim a, sx_dim b, sx_dim *out)
+{
+    sx_polynomial p, q;
+    bool ok = !both_constant(a, b) && sx_polynomial_of(im->graph->symbol, a, &p) &&
+              sx_polynomial_of(im->graph->symbol, b, &q);
+    switch ((int)op) {
+    case SX_OP_ADD: ok = ok && sx_polynomial_add(&p, &q, 1); break;
+    case SX_OP_SUBTRACT: ok = ok && sx_polynomial_add(&p, &q, -1); break;
+    case SX_OP_MULTIPLY: ok = ok && sx_polynomial_multiply(&p, &q, &p); break;
+    case SX_OP_DIVIDE: ok = ok && sx_polynomial_divide(&p, &q, &p); break;
+    default: return false;
+    }
+    return ok && sx_ox_extent(im, &p, out);
+}
+
 static bool apply(const sx_ox *im, sx_op op, sx_dim a, sx_dim b, sx_dim *out)
 {
     switch ((int)op) {
@@ -230,10 +272,11 @@ sx_code sx_ox_fold_binary(sx_ox *im, sx_op op, bool *done)
         return im->code;
     }
     for (uint32_t k = 0; k < out.count; k++) {
-        if (!apply(im, op, element_at(im->input[0], &out.type, k),
-                   element_at(im->input[1], &out.type, k), &out.element[k]) ||
+        sx_dim a = element_at(im->input[0], &out.type, k);
+        sx_dim b = element_at(im->input[1], &out.type, k);
+        if ((!apply(im, op, a, b, &out.element[k]) && !combine(im, op, a, b, &out.element[k])) ||
             !fits(out.element[k], out.type.dtype)) {
-            return SX_OK;
+            return im->code;
         }
     }
     *done = true;

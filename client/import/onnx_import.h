@@ -12,6 +12,7 @@
 #include "client/import/import.h"
 #include "client/import/onnx_kinds.h"
 #include "client/import/onnx_wire.h"
+#include "core/ir/extent.h"
 #include "core/ir/refusals.h"
 
 #define SX_OX_KNOWN_MAX 4096     /* elements of a value that is followed while importing */
@@ -159,6 +160,12 @@ sx_code sx_ox_dtype(sx_ox *im, int64_t data_type, sx_dtype *dtype);
 #define SX_OX_FAIL(im, code_, ...) ((im)->code = SX_FAIL((im)->cx, (code_), __VA_ARGS__))
 #define SX_OX_DIM_TEXT 80
 const char *sx_ox_dim_text(const sx_ox *im, sx_dim dim, char text[SX_OX_DIM_TEXT]);
+
+/* ---- onnx_fold.c: extents ---- */
+/* The extent that `p` is, which gets a row among the symbols where it needs one, or the number; false: it is neither,
+ * as it may be less than 1. */
+bool sx_ox_extent(sx_ox *im, const sx_polynomial *p, sx_dim *dim);
+bool sx_ox_times(sx_ox *im, sx_dim a, sx_dim b, sx_dim *product);
 
 /* ---- onnx_expr.c: expressions ---- */
 const sx_type *sx_ox_type(const sx_ox *im, sx_node_id a);

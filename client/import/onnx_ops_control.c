@@ -235,6 +235,7 @@ sx_code sx_ox_add_body(sx_ox *im, const sx_ox_body *body, const sx_program **pro
     sx_code code = fill_body(im, body);
     leave(im, &outer);
     SX_TRY(code);
+    SX_TRY(sx_graph_copy_symbols(im->cx, graph->symbol, graph->symbol_count, im->graph)); /* sums */
     return im->code = sx_program_make(im->cx, graph, program);
 }
 

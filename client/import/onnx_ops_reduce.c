@@ -85,7 +85,7 @@ static sx_code fold_vector(sx_ox *im, sx_ox_kind kind, bool keep, bool *done)
         if (value->known[k].scale < 0) {
             return SX_OK;
         }
-        if (k > 0 && !(kind == SX_OX_PROD ? sx_dim_multiply(total, value->known[k], &total)
+        if (k > 0 && !(kind == SX_OX_PROD ? sx_ox_times(im, total, value->known[k], &total)
                                           : sx_dim_add(total, value->known[k], &total))) {
             return SX_OK;
         }
@@ -279,8 +279,8 @@ sx_code sx_ox_softmax_flat(sx_ox *im)
     sx_type flat = type;
     flat.rank = axis + 1;
     for (uint32_t k = axis + 1; k < type.rank; k++) {
-        if (!sx_dim_multiply(flat.dim[axis], type.dim[k], &flat.dim[axis])) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "product of two symbolic extents");
+        if (!sx_ox_times(im, flat.dim[axis], type.dim[k], &flat.dim[axis])) {
+            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "product of symbolic extents");
         }
     }
     sx_node_id out = softmax_like(im, sx_ox_reshape(im, x, &flat), axis);

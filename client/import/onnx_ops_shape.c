@@ -25,7 +25,10 @@ sx_code sx_ox_size(sx_ox *im)
 {
     const sx_type *type = &sx_ox_input(im, 0)->type;
     sx_dim elements;
-    if (!sx_type_elements(type, &elements)) {
+    sx_polynomial p;
+    if (!sx_type_elements(type, &elements) &&
+        (!sx_polynomial_elements(im->graph->symbol, type, &p) ||
+         !sx_ox_extent(im, &p, &elements))) {
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "number of elements of a tensor of rank %u",
                           type->rank);
     }
@@ -42,7 +45,7 @@ static sx_code set_reshaped(sx_ox *im, const sx_type *shape)
         sx_dim count = sx_dim_of(1);
         bool fits = true;
         for (uint32_t k = 0; k < type.rank; k++) {
-            fits = fits && sx_dim_multiply(count, type.dim[k], &count);
+            fits = fits && sx_ox_times(im, count, type.dim[k], &count);
         }
         if (!fits || !sx_dim_equal(count, sx_dim_of(value->known_count))) {
             return SX_OX_FAIL(im, SX_INPUT, "%u elements do not fill the new shape",
@@ -91,6 +94,17 @@ static bool missing_extent(const sx_type *from, const sx_type *to, uint32_t hole
     return bottom != 0 && top % bottom == 0;
 }
 
+/* The same for what the symbols stand for: [batch, seq, 4] as [-1, 4]. */
+static bool missing_sum(sx_ox *im, const sx_type *from, sx_type *to, uint32_t hole)
+{
+    sx_polynomial all, others, rest;
+    to->dim[hole] = sx_dim_of(1);
+    return sx_polynomial_elements(im->graph->symbol, from, &all) &&
+           sx_polynomial_elements(im->graph->symbol, to, &others) &&
+           sx_polynomial_divide(&all, &others, &rest) && rest.count > 0 &&
+           sx_ox_extent(im, &rest, &to->dim[hole]) && to->dim[hole].scale > 0;
+}
+
 sx_code sx_ox_reshape_op(sx_ox *im)
 {
     const sx_type *from = &sx_ox_input(im, 0)->type;
@@ -119,7 +133,8 @@ sx_code sx_ox_reshape_op(sx_ox *im)
                               (long long)want[k].scale);
         }
     }
-    if (hole != UINT32_MAX && !missing_extent(from, &to, hole, &to.dim[hole])) {
+    if (hole != UINT32_MAX && !missing_extent(from, &to, hole, &to.dim[hole]) &&
+        !missing_sum(im, from, &to, hole)) {
         return SX_OX_FAIL(im, sx_type_is_static(from) ? SX_INPUT : SX_UNIMPLEMENTED,
                           "shape: element %u is -1 and does not follow from the input", hole);
     }
@@ -140,8 +155,8 @@ sx_code sx_ox_flatten(sx_ox *im)
     sx_type to = {.dtype = from->dtype, .rank = 2, .dim = {sx_dim_of(1), sx_dim_of(1)}};
     for (int64_t k = 0; k < rank; k++) {
         sx_dim *side = &to.dim[k < axis ? 0 : 1];
-        if (!sx_dim_multiply(*side, from->dim[k], side)) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "product of two symbolic extents at axis %lld",
+        if (!sx_ox_times(im, *side, from->dim[k], side)) {
+            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "product of symbolic extents at axis %lld",
                               (long long)k);
         }
     }
@@ -473,7 +488,7 @@ static sx_node_id tile_axis(sx_ox *im, sx_node_id x, uint32_t axis, sx_dim repea
     x = sx_ox_reshape(im, x, &wide);
     wide.dim[axis] = repeat;
     x = sx_ox_broadcast(im, x, &wide);
-    if (!sx_dim_multiply(repeat, type.dim[axis], &type.dim[axis])) {
+    if (!sx_ox_times(im, repeat, type.dim[axis], &type.dim[axis])) {
         SX_OX_FAIL(im, SX_UNIMPLEMENTED, "product of two symbolic extents at axis %u", axis);
         return SX_OX_NONE;
     }
