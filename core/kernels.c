@@ -15,7 +15,9 @@ typedef struct {
     sx_module_kernel record;
     const uint32_t *arg; /* tensor numbers */
     uint32_t arg_count;
-    bool constant; /* runs in the prologue */
+    uint32_t result_count; /* the last of them */
+    const uint32_t *other; /* nodes of all results but the first; NULL: there is one */
+    bool constant;         /* runs in the prologue */
     /* What its grids follow; NULL: nothing. Or its cases; NULL: none. */
     const int64_t (*follows)[3];
     const sx_pipe_cases *cases;
@@ -82,9 +84,8 @@ static sx_code emit(sx_ctx *cx, sx_pipe *pipe, const sx_kernel *kernel, bool spi
     return status;
 }
 
-/* A launch of kernel `index`; its last argument is what it writes. */
-static void launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t arg_count,
-                   bool constant)
+void sx_pipe_launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t arg_count,
+                    bool constant)
 {
     sx_image *image = pipe->image;
     sx_module_kernel record;
@@ -182,6 +183,16 @@ static void fill_parts(const sx_pipe *pipe, const finished *done, const int64_t 
     }
 }
 
+/* The nodes of the results. */
+static void put_nodes(const finished *done, sx_module_kernel *record)
+{
+    SX_ASSERT(done->result_count > 0 && done->result_count <= SX_MODULE_RESULTS_MAX);
+    record->result_count = done->result_count;
+    for (uint32_t k = 0; k + 1 < SX_MODULE_RESULTS_MAX; k++) {
+        record->other[k] = k + 1 < done->result_count ? done->other[k] : SX_MODULE_NONE;
+    }
+}
+
 /* Appends parts, kernel and launch; the launch alone where an earlier variant has the kernel. */
 static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
 {
@@ -203,7 +214,9 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     record.arch = pipe->machine->arch;
     record.level = pipe->machine->level;
     record.arg_count = done->arg_count;
-    record.result_count = 1;
+    uint32_t first = done->arg_count - done->result_count;
+    SX_ASSERT(done->result_count <= done->arg_count);
+    put_nodes(done, &record);
     record.code_offset = done->code->offset;
     record.code_size = done->code->size;
     record.flops = kernel->flops;
@@ -217,14 +230,14 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     fill_parts(pipe, done, follows, part);
     for (uint32_t k = 0; k < done->arg_count; k++) {
         SX_ASSERT((uint64_t)kernel->buffer[k].size <= pipe->tensor[done->arg[k]].record.size);
-        SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k + 1 == done->arg_count));
+        SX_ASSERT((kernel->buffer[k].role == SX_BUFFER_OUT) == (k >= first));
     }
     uint32_t index = SX_MODULE_NONE;
     SX_TRY(has_cases(done) ? sx_pipe_put_cases(cx, pipe, done->cases, record.part_first)
                            : sx_pipe_share_kernel(cx, pipe, &record, part, follows,
                                                   done->code->entries.maps, &index));
     if (index != SX_MODULE_NONE) {
-        launch(pipe, index, done->arg, done->arg_count, done->constant);
+        sx_pipe_launch(pipe, index, done->arg, done->arg_count, done->constant);
         return SX_OK;
     }
     if (done->code->machine_code.len > 0) {
@@ -239,7 +252,7 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     sx_buf_put(&image->kernel, &record, sizeof(record));
     pipe->kernel_count++;
     SX_TRY(sx_buf_check(cx, &image->kernel, "kernels"));
-    launch(pipe, pipe->kernel_count - 1, done->arg, done->arg_count, done->constant);
+    sx_pipe_launch(pipe, pipe->kernel_count - 1, done->arg, done->arg_count, done->constant);
     return SX_OK;
 }
 
@@ -327,8 +340,12 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     uint32_t arg[3] = {s->tensor[input], slices ? s->tensor[other] : *packed, *packed};
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
     double cost_ns = sx_cost_pack(pipe->device, s->analysis, schedule);
-    finished done = {
-        .kernel = kernel, .code = &code, .arg = arg, .arg_count = count + 1, .constant = constant};
+    finished done = {.kernel = kernel,
+                     .code = &code,
+                     .arg = arg,
+                     .arg_count = count + 1,
+                     .result_count = 1,
+                     .constant = constant};
     done.record = (sx_module_kernel){
         .kind = SX_MODULE_PACK,
         .node = s->node,
@@ -387,6 +404,14 @@ sx_code sx_pipe_judge(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
     if (has_slices_apart(schedule)) {
         return judge_slices(cx, pipe, s, schedule, kernel, verdict);
+    }
+    if (s->join != NULL) {
+        const sx_attr *member[SX_FUSED_RESULTS_MAX];
+        for (uint32_t k = 0; k < s->join->count; k++) {
+            member[k] = &s->join->member[k];
+        }
+        return sx_judge_results(pipe->judge, member, s->join->count, s->type, s->count, kernel,
+                                verdict);
     }
     SX_TRY(sx_judge_kernel(pipe->judge, a->fused, s->type, s->count, &facts, kernel, verdict));
     if (!verdict->proven || facts.panel == 0) {
@@ -479,10 +504,12 @@ static sx_code try_all(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, bool
 
 /* Looks for a candidate that can be had. Where an assembler has refused some, smaller ones of their plan are left; then
  * those of the loop IR, if they have that plan or if no block could be emitted at all, which the node alone decides. */
-static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *c)
+sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *c)
 {
     const sx_analysis *a = s->analysis;
     bool found;
+    *c = (sx_pipe_choice){.verdict = {.text = "no candidate"}};
+    c->rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
     SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, SX_SEARCH_KEEP, &c->search));
     SX_TRY(s->probe == NULL ? SX_OK : sx_pipe_choose_steady(cx, pipe, s, c));
     SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));
@@ -514,17 +541,11 @@ static sx_code choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pi
                          s->name, c->search.best_count, c->verdict.text);
 }
 
-static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint32_t result)
+sx_code sx_pipe_finish_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, const uint32_t *result,
+                             const sx_pipe_choice *c)
 {
     const sx_analysis *a = s->analysis;
-    sx_pipe_choice *c = SX_NEW(cx, sx_pipe_choice);
-    if (c == NULL) {
-        return cx->error.code;
-    }
-    c->rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
-    c->verdict = (sx_verdict){.text = "no candidate"};
-    SX_TRY(choose(cx, pipe, s, c));
-    if (c->cases.count > 0 && pipe->tensor[result].constant) {
+    if (c->cases.count > 0 && pipe->tensor[result[0]].constant) {
         return sx_pipe_unsteady(cx, pipe, s->name, "the prologue makes it once");
     }
     const sx_schedule *schedule = &c->candidate->schedule;
@@ -544,14 +565,16 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint
     }
     finished done = {.kernel = c->kernel,
                      .code = &c->code,
-                     .constant = pipe->tensor[result].constant,
+                     .constant = pipe->tensor[result[0]].constant,
                      .follows = s->probe != NULL && !pipe->steady->cases
                                     ? (const int64_t(*)[3])c->follows
                                     : NULL,
                      .cases = s->probe != NULL && pipe->steady->cases ? &c->cases : NULL};
-    s->tensor[s->count] = result;
+    memcpy(s->tensor + s->count, result, a->result_count * sizeof(*result));
     done.arg = s->tensor;
-    done.arg_count = s->count + 1;
+    done.arg_count = s->count + a->result_count;
+    done.result_count = a->result_count;
+    done.other = s->other;
     done.record = (sx_module_kernel){.what = describe(pipe, a->body),
                                      .kind = s->kind,
                                      .candidates = c->search.considered,
@@ -563,7 +586,9 @@ static sx_code compile_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, uint
     done.record.verdict = sx_module_put_text(strings, sx_span_of(c->verdict.text));
     sx_buf_fini(&plan);
     SX_ASSERT(done.record.cost_ns >= done.record.floor_ns);
-    s->made->once = c->verdict.once;
+    if (s->made != NULL) {
+        s->made->once = c->verdict.once;
+    }
     return append(cx, pipe, &done);
 }
 
@@ -694,6 +719,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
                      .code = &code,
                      .arg = s->tensor,
                      .arg_count = s->count + 1,
+                     .result_count = 1,
                      .constant = pipe->tensor[result].constant,
                      .cases = cases};
     bool plain = op == SX_OP_CONCATENATE && s->count == 1;
@@ -759,7 +785,7 @@ static sx_code copy_rows_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *ma
         arg[i] = s->tensor[made->rows_input];
     }
     arg[made->rows_count] = packed;
-    launch(pipe, made->rows, arg, made->rows_count + 1, pipe->tensor[packed].constant);
+    sx_pipe_launch(pipe, made->rows, arg, made->rows_count + 1, pipe->tensor[packed].constant);
     s->tensor[made->rows_input] = packed;
     return SX_OK;
 }
@@ -802,11 +828,11 @@ static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
         bool two = made->pack_other != UINT32_MAX;
         uint32_t arg[3] = {s->tensor[made->pack_input], two ? s->tensor[made->pack_other] : packed,
                            packed};
-        launch(pipe, made->pack, arg, two ? 3 : 2, pipe->tensor[packed].constant);
+        sx_pipe_launch(pipe, made->pack, arg, two ? 3 : 2, pipe->tensor[packed].constant);
         s->tensor[made->pack_input] = packed;
     }
     s->tensor[s->count] = result;
-    launch(pipe, made->kernel, s->tensor, s->count + 1, pipe->tensor[result].constant);
+    sx_pipe_launch(pipe, made->kernel, s->tensor, s->count + 1, pipe->tensor[result].constant);
     return SX_OK;
 }
 
@@ -857,7 +883,9 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx
     s->kind = kind[kernel_kind];
     (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
     SX_TRY(pipe->steady == NULL ? SX_OK : sx_pipe_analyse_probes(cx, pipe, s));
-    return compile_fused(cx, pipe, s, result);
+    sx_pipe_choice *c = SX_NEW(cx, sx_pipe_choice);
+    SX_TRY(c != NULL ? sx_pipe_choose(cx, pipe, s, c) : cx->error.code);
+    return sx_pipe_finish_fused(cx, pipe, s, &result, c);
 }
 
 sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result)

@@ -1,6 +1,7 @@
 /* kernels.h - what kernels.c and probes.c share about the node that is compiled. Internal to core/. */
 #ifndef SX_CORE_KERNELS_H
 #define SX_CORE_KERNELS_H
+#include "core/fuse/fuse.h"
 #include "core/pipeline.h"
 #include "core/search/search.h"
 
@@ -34,11 +35,14 @@ struct sx_pipe_subject {
     bool moves;
     const sx_attr *attr;
     const sx_type *result;
+    /* Nodes that share the kernel, whose program `analysis` is of; NULL: one node. */
+    const sx_join *join;
     const sx_type *type; /* of the inputs */
-    uint32_t *tensor;    /* of the inputs */
+    uint32_t *tensor;    /* of the inputs, and room for those of the results behind them */
     uint32_t count;
     char name[64];
     uint32_t node;
+    uint32_t other[SX_MODULE_RESULTS_MAX - 1]; /* of further results */
     sx_module_kernel_kind kind;
     sx_pipe_made *made; /* what is learnt here is noted there; NULL: nobody asks */
 };
@@ -61,6 +65,15 @@ typedef struct {
 /* kernels.c: is the emitted program the node's, and that of the kernel that packs for it? */
 sx_code sx_pipe_judge(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                       const sx_schedule *schedule, const sx_kernel *kernel, sx_verdict *verdict);
+/* Looks for a schedule of an analysed subject that is proven and can be had, and emits its code.
+ *   errors   SX_COMPILE there is none */
+sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *choice);
+/* Appends the kernel that was chosen, and a launch that writes the results. */
+sx_code sx_pipe_finish_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, const uint32_t *result,
+                             const sx_pipe_choice *choice);
+/* A launch of kernel `index`; the last arguments are what it writes. `constant`: in the prologue. */
+void sx_pipe_launch(sx_pipe *pipe, uint32_t index, const uint32_t *arg, uint32_t arg_count,
+                    bool constant);
 /* A launch of its own packs an argument, or makes sums of slices. */
 bool sx_pipe_packs(const sx_schedule *schedule);
 /* The fused node that is compiled, of an operation of pipe->graph. */

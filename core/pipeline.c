@@ -194,7 +194,10 @@ sx_code sx_pipe_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *outpu
     return SX_OK;
 }
 
-static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
+/* Where the value of a node goes: an output, a new version that is to be written in place (*version), the prologue's
+ * tensors, or a temporary. */
+static sx_code place_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor,
+                            uint32_t *version, uint32_t *result)
 {
     const sx_graph *graph = pipe->graph;
     const sx_node *node = sx_graph_node(graph, id);
@@ -205,23 +208,53 @@ static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *
             constant && pipe->tensor[pipe->tensor_of[sx_graph_input(graph, node, k).i]].constant;
     }
     uint32_t output = output_tensor != NULL ? output_of_node(pipe, id) : UINT32_MAX;
-    uint32_t version =
-        output == UINT32_MAX && !constant ? sx_pipe_version_of(pipe, id) : SX_NOWHERE;
+    *version = output == UINT32_MAX && !constant ? sx_pipe_version_of(pipe, id) : SX_NOWHERE;
     sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;
-    uint32_t result;
     if (output != UINT32_MAX && !constant) {
-        SX_TRY(sx_pipe_add_output(cx, pipe, output, &result));
-        output_tensor[output] = result;
-    } else if (version != SX_NOWHERE) {
-        SX_TRY(sx_pipe_target(cx, pipe, version, &result));
+        SX_TRY(sx_pipe_add_output(cx, pipe, output, result));
+        output_tensor[output] = *result;
+    } else if (*version != SX_NOWHERE) {
+        SX_TRY(sx_pipe_target(cx, pipe, *version, result));
     } else {
-        SX_TRY(
-            sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL(""), &node->type, size, place, &result));
+        SX_TRY(sx_pipe_add_tensor(cx, pipe, SX_SPAN_LITERAL(""), &node->type, size, place, result));
     }
-    pipe->tensor[result].constant = constant;
-    pipe->tensor_of[id.i] = result;
+    pipe->tensor[*result].constant = constant;
+    pipe->tensor_of[id.i] = *result;
+    return SX_OK;
+}
+
+static sx_code compile_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor)
+{
+    uint32_t version, result;
+    SX_TRY(place_result(cx, pipe, id, output_tensor, &version, &result));
     SX_TRY(sx_pipe_kernel(cx, pipe, id, result));
     return version != SX_NOWHERE ? sx_pipe_settle(cx, pipe, id, version) : SX_OK;
+}
+
+/* All nodes of a group when the first of them comes. */
+static sx_code compile_group(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_group *group,
+                             uint32_t *output_tensor)
+{
+    uint32_t version[SX_FUSED_RESULTS_MAX], result[SX_FUSED_RESULTS_MAX];
+    bool made;
+    if (pipe->tensor_of[group->node[0]] != UINT32_MAX) { /* with the first of them */
+        return SX_OK;
+    }
+    for (uint32_t k = 0; k < group->count; k++) {
+        sx_node_id id = {group->node[k]};
+        SX_TRY(place_result(cx, pipe, id, output_tensor, &version[k], &result[k]));
+    }
+    SX_TRY(sx_pipe_joint_kernel(cx, pipe, group, result, &made));
+    for (uint32_t k = 0; k < group->count; k++) {
+        sx_node_id id = {group->node[k]};
+        if (made && version[k] != SX_NOWHERE) {
+            pipe->version[version[k]].written = true;
+        }
+        SX_TRY(made ? SX_OK : sx_pipe_kernel(cx, pipe, id, result[k]));
+        SX_TRY(!made && version[k] != SX_NOWHERE ? sx_pipe_settle(cx, pipe, id, version[k])
+                                                 : SX_OK);
+    }
+    return SX_OK;
 }
 
 /* Outputs that no kernel wrote in place: parameters, constants, prologue results and repeated outputs are copied. */
@@ -254,8 +287,11 @@ sx_code sx_pipe_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_
     case SX_OP_SCAN:
     case SX_OP_WHILE:
     case SX_OP_COND: return sx_pipe_region(cx, pipe, id, output_tensor);
-    default: return compile_node(cx, pipe, id, output_tensor);
+    default: break;
     }
+    const sx_pipe_group *group = sx_pipe_group_of(pipe, id);
+    return group != NULL ? compile_group(cx, pipe, group, output_tensor)
+                         : compile_node(cx, pipe, id, output_tensor);
 }
 
 static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
@@ -269,6 +305,7 @@ static sx_code compile_nodes(sx_ctx *cx, sx_pipe *pipe)
     memset(output_tensor, 0xff, (graph->output_count + 1) * sizeof(*output_tensor));
     memset(pipe->tensor_of, 0xff, (graph->node_count + 1) * sizeof(*pipe->tensor_of));
     SX_TRY(sx_pipe_plan_updates(cx, pipe));
+    SX_TRY(sx_pipe_plan_groups(cx, pipe));
     for (uint32_t k = 0; k < graph->node_count; k++) {
         uint32_t i = pipe->order != NULL ? pipe->order[k] : k;
         if (cx->progress != NULL) {

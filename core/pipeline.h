@@ -96,6 +96,16 @@ typedef struct {
 
 /* A node and the kernel made of it; kernels.c. */
 typedef struct sx_pipe_made sx_pipe_made;
+/* Nodes that share a kernel, in the order of its results; joint.c. */
+typedef struct {
+    uint32_t node[SX_FUSED_RESULTS_MAX];
+    uint32_t count;
+    /* The width of their lanes, and what they cost together. */
+    uint32_t lane_bytes;
+    double cost_ns;
+} sx_pipe_group;
+/* A group and the kernel made of it; joint.c. */
+typedef struct sx_pipe_joint sx_pipe_joint;
 typedef struct {
     /* The program after level 1, with constant extents. */
     const sx_graph *graph;
@@ -154,6 +164,13 @@ typedef struct {
     sx_pipe_made *made;
     uint32_t made_count, made_capacity;
     sx_idmap made_map;
+    /* [group_count] nodes that were grouped, and [node] the number of its group; groups of several have a kernel in
+     * `joint`. NULL: none were. */
+    sx_pipe_group *group;
+    uint32_t *group_of;
+    uint32_t group_count;
+    sx_pipe_joint *joint;
+    uint32_t joint_count, joint_capacity;
     /* The judge of emitted programs. */
     sx_judge *judge;
     /* No candidate of the last kernel was proven. */
@@ -284,6 +301,15 @@ sx_code sx_pipe_settle(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t versio
 sx_code sx_pipe_update(sx_ctx *cx, sx_pipe *pipe);
 /* Decides where in the state area each state lies. */
 sx_code sx_pipe_place_state(sx_ctx *cx, sx_pipe *pipe);
+
+/* joint.c. Groups the nodes that share a kernel, and puts them side by side in the order of the nodes. */
+sx_code sx_pipe_plan_groups(sx_ctx *cx, sx_pipe *pipe);
+/* The group that the node shares a kernel with; NULL: it has one of its own. */
+const sx_pipe_group *sx_pipe_group_of(const sx_pipe *pipe, sx_node_id id);
+/* Code and launch for a group: the results in the order of its nodes. *made false: each node needs a kernel of its own,
+ * in that order. */
+sx_code sx_pipe_joint_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_group *group,
+                             const uint32_t *result, bool *made);
 
 /* share.c. A kernel whose code has been appended: *index is that of an equal one of the module, and the code is
  * taken back; or SX_MODULE_NONE, and the kernel is to be appended as number pipe->kernel_count. `part` are its

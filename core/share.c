@@ -105,6 +105,7 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
     bool same = a->node == b->node && a->kind == b->kind && a->numerics == b->numerics &&
                 a->form == b->form && a->arch == b->arch && a->level == b->level &&
                 a->arg_count == b->arg_count && a->result_count == b->result_count &&
+                memcmp(a->other, b->other, sizeof(a->other)) == 0 &&
                 a->part_count == b->part_count && !has_cases(pipe, a);
     const sx_module_part *p = parts_of(pipe, a);
     for (uint32_t k = 0; same && k < b->part_count; k++) {

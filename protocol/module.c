@@ -14,7 +14,7 @@ _Static_assert(sizeof(sx_module_guard) == 24, "guard layout");
 _Static_assert(sizeof(sx_module_case) == 48 && sizeof(sx_module_number) == 16, "case layout");
 _Static_assert(sizeof(sx_module_extent) == 32, "extent layout");
 _Static_assert(sizeof(sx_module_tensor) == 120, "tensor layout");
-_Static_assert(sizeof(sx_module_kernel) == 128, "kernel layout");
+_Static_assert(sizeof(sx_module_kernel) == 144, "kernel layout");
 _Static_assert(sizeof(sx_module_part) == 40, "part layout");
 _Static_assert(sizeof(sx_module_launch) == 48, "launch layout");
 _Static_assert(sizeof(sx_module_cubin) == 64, "cubin layout");

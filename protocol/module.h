@@ -240,6 +240,7 @@ typedef enum {
         SX_MODULE_KERNEL_KIND_COUNT
 } sx_module_kernel_kind;
 
+#define SX_MODULE_RESULTS_MAX 4u /* of a kernel */
 typedef struct {
     sx_module_text name;
     sx_module_text what;    /* the fused program in one line */
@@ -249,11 +250,15 @@ typedef struct {
     uint32_t part_first, part_count;
     uint32_t kind;       /* sx_module_kernel_kind */
     uint32_t candidates; /* plans the search looked at */
-    uint32_t node;       /* line of OPTIMIZED: node number it computes */
+    uint32_t node;       /* line of OPTIMIZED: node number it computes, as its first result */
     uint32_t form;       /* of its code: sx_code_form */
     uint32_t arch, level;
     uint32_t arg_count;    /* buffers of each launch */
     uint32_t result_count; /* the last so many of them are written, the others only read */
+    /* Of a kernel with several results the nodes of all but the first, in their order; else SX_MODULE_NONE. Each reads
+     * arguments of the launch, and results before its own. */
+    uint32_t other[SX_MODULE_RESULTS_MAX - 1];
+    uint32_t zero;
     uint64_t code_offset, code_size; /* into CODE; holds the entries of its parts */
     double flops, bytes;      /* of one launch: operations, and bytes read and written at least */
     double cost_ns, floor_ns; /* of one launch: the estimate, and what the machine allows at best */

@@ -480,6 +480,27 @@ static sx_code check_code(sx_ctx *cx, const sx_module *module, uint64_t index)
     return SX_OK;
 }
 
+/* A kernel with several results names a node for each; they are different ones. */
+static sx_code check_nodes(sx_ctx *cx, const sx_module_kernel *kernel, uint64_t index)
+{
+    if (kernel->result_count > SX_MODULE_RESULTS_MAX || kernel->zero != 0) {
+        return BAD(cx, "kernel", index, "%u results, at most %u", kernel->result_count,
+                   SX_MODULE_RESULTS_MAX);
+    }
+    for (uint32_t k = 0; k + 1 < SX_MODULE_RESULTS_MAX; k++) {
+        bool there = k + 1 < kernel->result_count;
+        bool again = there && kernel->other[k] == kernel->node;
+        for (uint32_t j = 0; j < k && there; j++) {
+            again = again || kernel->other[j] == kernel->other[k];
+        }
+        if (there != (kernel->other[k] != SX_MODULE_NONE) || again) {
+            return BAD(cx, "kernel", index, "result %u of %u is node %u", k + 1,
+                       kernel->result_count, kernel->other[k]);
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code check_kernel(sx_ctx *cx, const sx_module *module, uint64_t index)
 {
     const sx_module_kernel *kernel = &module->kernel[index];
@@ -494,6 +515,7 @@ static sx_code check_kernel(sx_ctx *cx, const sx_module *module, uint64_t index)
         return BAD(cx, "kernel", index, "%u results of %u arguments, at most %u",
                    kernel->result_count, kernel->arg_count, SX_MODULE_ARGS_MAX);
     }
+    SX_TRY(check_nodes(cx, kernel, index));
     return check_code(cx, module, index);
 }
 

@@ -199,7 +199,10 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estima
         const sx_module_kernel *kernel = &module->kernel[i];
         sx_buf_print(out, "\nkernel %llu", (unsigned long long)i);
         if (kernel->node != SX_MODULE_NONE) { /* else a copy, or of a body */
-            sx_buf_print(out, ", node %%%u", kernel->node);
+            sx_buf_print(out, ", node%s %%%u", kernel->result_count > 1 ? "s" : "", kernel->node);
+        }
+        for (uint32_t k = 1; k < kernel->result_count; k++) {
+            sx_buf_print(out, " %%%u", kernel->other[k - 1]);
         }
         sx_buf_put_u8(out, '\n');
         sxc_put_line(out, "  program", text_of(module, kernel->what));
@@ -239,6 +242,12 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     sxc_json_bool(json, "prologue", is_prologue(module, index));
     sxc_json_int(json, "launches", (int64_t)count_launches(module, index));
     sxc_json_int(json, "node", kernel->node);
+    sxc_json_open(json, "nodes", '[');
+    sxc_json_int(json, NULL, kernel->node);
+    for (uint32_t k = 1; k < kernel->result_count; k++) {
+        sxc_json_int(json, NULL, kernel->other[k - 1]);
+    }
+    sxc_json_close(json, ']');
     sxc_json_text(json, "program", text_of(module, kernel->what));
     sxc_json_text(json, "plan", text_of(module, kernel->plan));
     sxc_json_text(json, "legal", text_of(module, kernel->verdict));

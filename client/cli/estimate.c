@@ -47,7 +47,8 @@ static void price(sx_ctx *cx, const sx_module *module, const sx_graph *graph, co
 {
     const sx_module_kernel *kernel = &module->kernel[index];
     bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY;
-    if (moves || kernel->plan.size == 0 || kernel->node >= graph->node_count) {
+    bool several = kernel->result_count > 1;
+    if (moves || several || kernel->plan.size == 0 || kernel->node >= graph->node_count) {
         return;
     }
     const sx_node *node = sx_graph_node(graph, (sx_node_id){kernel->node});

@@ -66,14 +66,37 @@ sx_code sxc_layers_find(sx_ctx *cx, const sx_module *module, sxc_layers *layers)
     return SX_OK;
 }
 
-/* Nodes of the program that a launch covers. */
-static const uint32_t *cover_of(const sxc_layers *layers, uint64_t launch, uint32_t *count)
+/* The nodes of a launch: of a kernel with several results one for each. */
+static uint32_t nodes_of(const sxc_layers *layers, uint64_t launch,
+                         uint32_t node[SX_MODULE_RESULTS_MAX])
 {
-    uint32_t node = layers->node_of[launch];
-    *count = 0;
-    if (node == SX_ORIGIN_NONE) {
-        return NULL;
+    const sx_module_kernel *kernel = sx_module_kernel_of(layers->module, launch);
+    const sx_graph *graph = layers->optimised;
+    uint32_t count = 0;
+    if (kernel == NULL || layers->node_of[launch] == SX_ORIGIN_NONE) {
+        return 0;
     }
+    SX_ASSERT(kernel->result_count <= SX_MODULE_RESULTS_MAX);
+    node[count++] = layers->node_of[launch];
+    for (uint32_t k = 1; k < kernel->result_count; k++) {
+        uint32_t at = kernel->other[k - 1];
+        if (node[0] != kernel->node) { /* another launch: nodes like those of the kernel */
+            for (at = node[count - 1] + 1; at < graph->node_count; at++) {
+                if (is_like(graph, at, kernel->other[k - 1])) {
+                    break;
+                }
+            }
+        }
+        if (at < graph->node_count) {
+            node[count++] = at;
+        }
+    }
+    return count;
+}
+
+/* The nodes of the program that a node of the optimised one covers. */
+static const uint32_t *cover_of(const sxc_layers *layers, uint32_t node, uint32_t *count)
+{
     const sx_descent *descent = &layers->descent;
     *count = descent->cover_first[node + 1] - descent->cover_first[node];
     return descent->cover + descent->cover_first[node];
@@ -82,22 +105,29 @@ static const uint32_t *cover_of(const sxc_layers *layers, uint64_t launch, uint3
 sx_code sxc_layers_of_launch(sx_ctx *cx, const sxc_layers *layers, uint64_t launch,
                              const sx_origin ***origin, uint32_t *count)
 {
-    uint32_t covered;
-    const uint32_t *cover = cover_of(layers, launch, &covered);
+    uint32_t node[SX_MODULE_RESULTS_MAX], covered, room = 0;
+    uint32_t nodes = nodes_of(layers, launch, node);
+    for (uint32_t n = 0; n < nodes; n++) {
+        (void)cover_of(layers, node[n], &covered);
+        room += covered;
+    }
     *count = 0;
-    *origin = SX_NEW_ARRAY(cx, const sx_origin *, covered + 1);
+    *origin = SX_NEW_ARRAY(cx, const sx_origin *, (size_t)room + 1);
     if (*origin == NULL) {
         return cx->error.code;
     }
-    for (uint32_t k = 0; k < covered; k++) {
-        const sx_origin *found = sx_origin_find(layers->program->origins, cover[k]);
-        bool known = found == NULL;
-        for (uint32_t j = 0; j < *count && !known; j++) {
-            known = sx_span_equal((*origin)[j]->name, found->name) &&
-                    sx_span_equal((*origin)[j]->op, found->op);
-        }
-        if (!known) {
-            (*origin)[(*count)++] = found;
+    for (uint32_t n = 0; n < nodes; n++) {
+        const uint32_t *cover = cover_of(layers, node[n], &covered);
+        for (uint32_t k = 0; k < covered; k++) {
+            const sx_origin *found = sx_origin_find(layers->program->origins, cover[k]);
+            bool known = found == NULL;
+            for (uint32_t j = 0; j < *count && !known; j++) {
+                known = sx_span_equal((*origin)[j]->name, found->name) &&
+                        sx_span_equal((*origin)[j]->op, found->op);
+            }
+            if (!known) {
+                (*origin)[(*count)++] = found;
+            }
         }
     }
     return SX_OK;
@@ -105,20 +135,28 @@ sx_code sxc_layers_of_launch(sx_ctx *cx, const sxc_layers *layers, uint64_t laun
 
 const sx_origin *sxc_layers_main(const sxc_layers *layers, uint64_t launch)
 {
-    uint32_t count;
-    const uint32_t *cover = cover_of(layers, launch, &count);
+    uint32_t node[SX_MODULE_RESULTS_MAX], count;
+    uint32_t nodes = nodes_of(layers, launch, node);
     const sx_origin *last = NULL;
-    for (uint32_t k = 0; k < count; k++) {
-        const sx_origin *origin = sx_origin_find(layers->program->origins, cover[k]);
-        sx_op_class work = sx_op_info_of(layers->program->node[cover[k]].op)->op_class;
-        if (origin != NULL && (work == SX_OPCLASS_DOT || work == SX_OPCLASS_CONV)) {
+    for (uint32_t n = 0; n < nodes; n++) {
+        const uint32_t *cover = cover_of(layers, node[n], &count);
+        for (uint32_t k = 0; k < count; k++) {
+            const sx_origin *origin = sx_origin_find(layers->program->origins, cover[k]);
+            sx_op_class work = sx_op_info_of(layers->program->node[cover[k]].op)->op_class;
+            if (origin != NULL && (work == SX_OPCLASS_DOT || work == SX_OPCLASS_CONV)) {
+                return origin;
+            }
+            last = origin != NULL ? origin : last;
+        }
+    }
+    for (uint32_t n = 0; n < nodes; n++) {
+        uint32_t root = layers->descent.root[node[n]];
+        const sx_origin *origin = sx_origin_find(layers->program->origins, root);
+        if (origin != NULL) {
             return origin;
         }
-        last = origin != NULL ? origin : last;
     }
-    uint32_t root = count > 0 ? layers->descent.root[layers->node_of[launch]] : SX_ORIGIN_NONE;
-    const sx_origin *origin = sx_origin_find(layers->program->origins, root);
-    return origin != NULL ? origin : last;
+    return last;
 }
 
 sx_code sxc_layers_operators(sx_ctx *cx, const sxc_layers *layers, uint64_t launch, size_t most,

@@ -128,38 +128,72 @@ static sx_code make_room(sxv_verifier *v, visitor *me, size_t bytes)
     return SX_OK;
 }
 
+/* Where the results of a launch lie in the memory for all of them. */
+typedef struct {
+    uint32_t first, count; /* arguments of the launch */
+    size_t offset[SX_MODULE_RESULTS_MAX], bytes;
+} results;
+
+static results results_of(const sxv_verifier *v, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    results r = {.count = sx_module_results(v->module, launch)};
+    SX_ASSERT(r.count > 0 && r.count <= launch->arg_count);
+    r.first = launch->arg_count - r.count;
+    r.bytes = sxr_results_room(&v->executor, index, r.offset);
+    return r;
+}
+
+/* Compares what was made again with what was made first, where it is there. */
+static void compare_again(sxv_verifier *v, visitor *me, uint32_t index, const char *what,
+                          const uint8_t *touched)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    results r = results_of(v, index);
+    for (uint32_t k = 0; k < r.count && !me->row->differs; k++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + r.first + k];
+        const sx_module_tensor *record = &v->module->tensor[tensor];
+        int64_t elements = (int64_t)(sxr_size(v->program, tensor) / record->element_bytes);
+        int64_t other = sxv_first_difference(
+            (sx_dtype)record->dtype, me->again + r.offset[k], me->bits + r.offset[k],
+            touched != NULL ? touched + r.offset[k] : NULL, elements);
+        if (other >= 0) {
+            differ(me->row, what, other);
+        }
+    }
+}
+
 /* Once more in the same way where the processor runs it, and in the other order by the emulator. */
 static sx_code run_again(sxv_verifier *v, visitor *me, uint32_t index, void **buffer,
-                         uint32_t result, const uint8_t *touched)
+                         const uint8_t *touched)
 {
-    const sx_module_tensor *tensor = &v->module->tensor[result];
-    size_t bytes = (size_t)sxr_size(v->program, result);
-    int64_t elements = (int64_t)(bytes / tensor->element_bytes), other;
-    uint32_t last = v->module->launch[index].arg_count - 1;
+    const sx_module_launch *launch = &v->module->launch[index];
+    results r = results_of(v, index);
     bool native = v->executor.emulator == NULL;
-    buffer[last] = me->again;
+    for (uint32_t k = 0; k < r.count; k++) {
+        buffer[r.first + k] = me->again + r.offset[k];
+    }
     if (native) {
-        memset(me->again, 0x5a, bytes);
+        memset(me->again, 0x5a, r.bytes);
         SX_TRY(sxr_execute(&v->executor, index, buffer));
-        other = sxv_first_difference((sx_dtype)tensor->dtype, me->again, me->bits, NULL, elements);
-        if (other >= 0) {
-            differ(me->row, "run again", other);
+        compare_again(v, me, index, "run again", NULL);
+        if (me->row->differs) {
             return SX_OK;
         }
     }
-    memset(me->touched_again, 0, bytes);
+    memset(me->touched_again, 0, r.bytes);
     sxr_executor *executor = native ? &me->emulating : &v->executor;
     SX_TRY(sxr_execute_backwards(executor, index, buffer, me->instructions_max / 4,
                                  me->touched_again));
-    for (size_t i = 0; i < bytes; i++) {
-        me->touched_again[i] &= touched != NULL ? touched[i] : 1;
-        me->row->partly = me->row->partly || me->touched_again[i] == 0;
+    for (uint32_t k = 0; k < r.count; k++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + r.first + k];
+        size_t end = r.offset[k] + (size_t)sxr_size(v->program, tensor);
+        for (size_t i = r.offset[k]; i < end; i++) {
+            me->touched_again[i] &= touched != NULL ? touched[i] : 1;
+            me->row->partly = me->row->partly || me->touched_again[i] == 0;
+        }
     }
-    other = sxv_first_difference((sx_dtype)tensor->dtype, me->again, me->bits, me->touched_again,
-                                 elements);
-    if (other >= 0) {
-        differ(me->row, "from the last point of the grid to the first", other);
-    }
+    compare_again(v, me, index, "from the last point of the grid to the first", me->touched_again);
     return SX_OK;
 }
 
@@ -175,35 +209,60 @@ static sx_code schedule_of(sxv_verifier *v, const sx_module_kernel *kernel, sx_s
     return sx_schedule_parse(v->cx, text, s);
 }
 
-static sx_code try_node(sxv_verifier *v, visitor *me, const sx_module_launch *launch,
-                        const sx_node *node, const uint8_t *touched)
+/* A result of the launch and the node that it is, over the arguments of the launch: `input` of them, of these types.
+ * Of one of several results (`alone` false) the kernel that its node would have alone gives the bits. */
+typedef struct {
+    const sx_attr *fused;
+    const sx_type *type;
+    uint32_t input_count;
+    size_t at; /* in the memory of all results */
+    bool alone;
+} made_of;
+
+static sx_code find_device(sxv_verifier *v, sxv_subject *s)
 {
-    sx_attr fused;
-    sx_type type[SX_INPUTS_MAX];
+    sx_span name = sx_module_string(v->module, v->module->info->target);
+    if (sx_device_find(v->cx, name, &s->device) != SX_OK) { /* several, or one of the user's */
+        sx_ctx_reset_error(v->cx);
+        SX_TRY(sx_device_find(v->cx, sx_span_of(s->target->machine->name), &s->device));
+    }
+    return SX_OK;
+}
+
+/* What the trials of another result add to the row. */
+static void add_evidence(sxr_kernel_evidence *row, const sxv_evidence *e)
+{
+    row->extents += e->extents;
+    row->positions += e->positions;
+    row->schedules += e->schedules;
+    row->other_plans += e->other_plans;
+    row->left_out += e->left_out;
+    row->elements += e->elements;
+    row->differs = row->differs || e->differs;
+    memcpy(row->tried, e->tried, sizeof(row->tried));
+    memcpy(row->difference, e->difference, sizeof(row->difference));
+}
+
+static sx_code try_result(sxv_verifier *v, visitor *me, const sx_module_launch *launch,
+                          const made_of *made, const uint8_t *touched)
+{
     const void *argument[SX_INPUTS_MAX];
     sx_analysis *a = SX_NEW(v->cx, sx_analysis);
     const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
     sx_schedule schedule;
     sxv_evidence e;
     uint64_t numerics;
-    sx_span name = sx_module_string(v->module, v->module->info->target);
     sxv_subject s = {.target = sx_target_of(me->targets, sxr_machine(v->program)),
-                     .fused = &fused,
-                     .input = type,
-                     .input_count = node->input_count,
+                     .fused = made->fused,
+                     .input = made->type,
+                     .input_count = made->input_count,
                      .argument = argument};
-    if (sx_device_find(v->cx, name, &s.device) != SX_OK) { /* several, or one of the user's */
-        sx_ctx_reset_error(v->cx);
-        SX_TRY(sx_device_find(v->cx, sx_span_of(s.target->machine->name), &s.device));
-    }
-    for (uint32_t k = 0; k < node->input_count; k++) {
-        type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
+    SX_TRY(find_device(v, &s));
+    for (uint32_t k = 0; k < made->input_count; k++) {
         argument[k] = sxv_memory(v, sxv_unpacked(v->module, v->module->arg[launch->arg_first + k]));
     }
     SX_TRY(a != NULL ? SX_OK : v->cx->error.code);
-    SX_TRY(sx_fused_lift(v->cx, node->op, sx_graph_attr(v->graph, node), type, node->input_count,
-                         &node->type, &fused));
-    SX_TRY(sx_analysis_make(v->cx, &fused, type, node->input_count, a));
+    SX_TRY(sx_analysis_make(v->cx, made->fused, made->type, made->input_count, a));
     SX_TRY(schedule_of(v, kernel, &schedule));
     describe(a, &schedule, s.target, me->row->plan, sizeof(me->row->plan));
     if (a->kind == SX_KERNEL_DOT) {
@@ -213,14 +272,14 @@ static sx_code try_node(sxv_verifier *v, visitor *me, const sx_module_launch *la
         s.rhs_constant = place == SX_TENSOR_WEIGHT || place == SX_TENSOR_PERSISTENT;
     }
     SX_TRY(sxv_numerics_of(v->cx, &s, &schedule, &numerics));
-    if (numerics != kernel->numerics) {
+    if (made->alone && numerics != kernel->numerics) {
         me->row->differs = true;
         (void)snprintf(me->row->difference, sizeof(me->row->difference),
                        "the kernel of its schedule has numerics plan %016llx",
                        (unsigned long long)numerics);
         return SX_OK;
     }
-    sxv_base base = {.numerics = numerics, .bits = me->bits, .touched = touched};
+    sxv_base base = {.numerics = numerics, .bits = me->bits + made->at, .touched = touched};
     sxv_trials trials = {.extent = extents,
                          .extent_count = SX_COUNT(extents),
                          .schedules = SCHEDULES,
@@ -229,42 +288,90 @@ static sx_code try_node(sxv_verifier *v, visitor *me, const sx_module_launch *la
                          .trial_max = me->instructions_max / 4 + 1,
                          .total_max = me->instructions_max};
     SX_TRY(sxv_try(v->cx, &s, &base, &trials, &e));
-    me->row->extents = e.extents;
-    me->row->positions = e.positions;
-    me->row->schedules = e.schedules;
-    me->row->other_plans = e.other_plans;
-    me->row->left_out = e.left_out;
-    me->row->elements = e.elements;
-    me->row->differs = e.differs;
-    memcpy(me->row->tried, e.tried, sizeof(me->row->tried));
-    memcpy(me->row->difference, e.difference, sizeof(me->row->difference));
+    add_evidence(me->row, &e);
+    return SX_OK;
+}
+
+static sx_code try_node(sxv_verifier *v, visitor *me, const sx_module_launch *launch,
+                        const sx_node *node, const uint8_t *touched)
+{
+    sx_attr fused;
+    sx_type type[SX_INPUTS_MAX];
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
+    }
+    SX_TRY(sx_fused_lift(v->cx, node->op, sx_graph_attr(v->graph, node), type, node->input_count,
+                         &node->type, &fused));
+    const made_of made = {&fused, type, node->input_count, 0, true};
+    return try_result(v, me, launch, &made, touched);
+}
+
+/* Each of several results: its bits are those of its node alone. */
+static sx_code try_nodes(sxv_verifier *v, visitor *me, uint32_t index, const uint8_t *touched)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
+    uint32_t member[SX_MODULE_RESULTS_MAX] = {kernel->node};
+    sx_type type[SX_FUSED_ARGS_MAX];
+    results r = results_of(v, index);
+    sx_join *join = SX_NEW(v->cx, sx_join);
+    bool ok = true;
+    for (uint32_t k = 1; k < r.count; k++) {
+        member[k] = kernel->other[k - 1];
+        ok = ok && member[k] < v->graph->node_count;
+    }
+    SX_TRY(join == NULL ? v->cx->error.code
+           : ok         ? sx_fused_join_nodes(v->cx, v->graph, member, r.count, join, &ok)
+                        : SX_OK);
+    if (!ok) {
+        return SX_FAIL(v->cx, SX_CORRUPT, "kernel %u: its nodes do not share a kernel",
+                       launch->kernel);
+    }
+    uint32_t inputs = join->whole.body->arg_count;
+    for (uint32_t k = 0; k < inputs; k++) {
+        type[k] = sx_graph_node(v->graph, (sx_node_id){join->tensor[k]})->type;
+    }
+    for (uint32_t k = 0; k < r.count && !me->row->differs; k++) {
+        const made_of made = {&join->member[k], type, inputs, r.offset[k], false};
+        SX_TRY(try_result(v, me, launch, &made, touched != NULL ? touched + r.offset[k] : NULL));
+    }
     return SX_OK;
 }
 
 /* ---- a launch ---- */
 
-/* Runs the launch beside its result's memory, which may be that of an operand, and tries its kernel. */
-static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
+/* Runs the launch beside its results' memory, which may be that of an operand. */
+static sx_code run_beside(sxv_verifier *v, visitor *me, uint32_t index, const uint8_t **touched)
 {
     const sx_module_launch *launch = &v->module->launch[index];
-    const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    size_t bytes = (size_t)sxr_size(v->program, result);
+    results r = results_of(v, index);
     void *buffer[SX_MODULE_ARGS_MAX];
     bool whole = true;
-    SX_TRY(make_room(v, me, bytes));
-    for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
-        buffer[k] = sxv_memory(v, v->module->arg[launch->arg_first + k]);
+    SX_TRY(make_room(v, me, r.bytes));
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + k];
+        buffer[k] = k < r.first ? sxv_memory(v, tensor) : me->bits + r.offset[k - r.first];
+        if (k >= r.first) {
+            sxr_fill_random(&v->module->tensor[tensor], buffer[k], me->seed);
+        }
     }
-    buffer[launch->arg_count - 1] = me->bits;
-    sxr_fill_random(&v->module->tensor[result], me->bits, me->seed);
-    memset(me->touched, 0, bytes);
+    memset(me->touched, 0, r.bytes);
     SX_TRY(v->executor.emulator == NULL
                ? sxr_execute(&v->executor, index, buffer)
                : sxr_execute_some(&v->executor, index, buffer, me->instructions_max, me->touched,
                                   &whole));
-    const uint8_t *touched = whole ? NULL : me->touched;
-    SX_TRY(run_again(v, me, index, buffer, result, touched));
+    *touched = whole ? NULL : me->touched;
+    return run_again(v, me, index, buffer, *touched);
+}
+
+/* Tries the kernel of a launch. */
+static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    const sx_module_kernel *kernel = &v->module->kernel[launch->kernel];
+    results r = results_of(v, index);
+    const uint8_t *touched;
+    SX_TRY(run_beside(v, me, index, &touched));
     const sx_node *node = kernel->node < v->graph->node_count
                               ? sx_graph_node(v->graph, (sx_node_id){kernel->node})
                               : NULL;
@@ -284,9 +391,13 @@ static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
             me->row->plan, sizeof(me->row->plan),
             "of a body inside the program: neither other rows nor other plans are tried");
     } else if (!me->row->differs) {
-        SX_TRY(try_node(v, me, launch, node, touched));
+        SX_TRY(r.count > 1 ? try_nodes(v, me, index, touched)
+                           : try_node(v, me, launch, node, touched));
     }
-    memcpy(sxv_memory(v, result), me->bits, bytes);
+    for (uint32_t k = 0; k < r.count; k++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + r.first + k];
+        memcpy(sxv_memory(v, tensor), me->bits + r.offset[k], (size_t)sxr_size(v->program, tensor));
+    }
     return SX_OK;
 }
 
@@ -295,11 +406,13 @@ static sx_code visit(sxv_verifier *v, uint32_t index)
     visitor *me = v->visit.self;
     const sx_module_kernel *kernel = sx_module_kernel_of(v->module, index);
     const sx_module_launch *launch = &v->module->launch[index];
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
     uint32_t number = launch->kernel;
     if (kernel != NULL && v->seen[number] && v->executor.emulator != NULL) {
         /* for later kernels any elements are as good as those that are computed in long */
-        sxr_fill_random(&v->module->tensor[result], sxv_memory(v, result), me->seed + index);
+        for (uint32_t k = launch->arg_count - kernel->result_count; k < launch->arg_count; k++) {
+            uint32_t result = v->module->arg[launch->arg_first + k];
+            sxr_fill_random(&v->module->tensor[result], sxv_memory(v, result), me->seed + index);
+        }
         return SX_OK;
     }
     if (kernel == NULL || v->seen[number]) {

@@ -64,7 +64,7 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
         e->buffer[k] = (sx_region){.name = e->name[k],
                                    .memory = buffer[k],
                                    .size = sxr_size(executor->program, tensor),
-                                   .writable = k + 1 == launch->arg_count};
+                                   .writable = k + e->kernel->result_count >= launch->arg_count};
     }
     e->workspace = (sx_region){.name = "the workspace",
                                .memory = executor->workspace,
@@ -75,6 +75,34 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
     for (uint32_t p = 0; p < e->kernel->part_count; p++) {
         const int64_t *grid = sxr_part(executor->program, e->kernel->part_first + p)->grid;
         e->points += grid[0] * grid[1] * grid[2];
+    }
+}
+
+size_t sxr_results_room(const sxr_executor *executor, uint32_t index,
+                        size_t offset[SX_MODULE_RESULTS_MAX])
+{
+    const sx_module *module = sxr_module(executor->program);
+    const sx_module_launch *launch = &module->launch[index];
+    uint32_t results = sx_module_results(module, launch);
+    size_t end = 0;
+    SX_ASSERT(results > 0 && results <= SX_MODULE_RESULTS_MAX);
+    for (uint32_t r = 0; r < results; r++) {
+        uint32_t tensor = module->arg[launch->arg_first + launch->arg_count - results + r];
+        offset[r] = end;
+        end += ((size_t)sxr_size(executor->program, tensor) + 63) & ~(size_t)63;
+    }
+    return end;
+}
+
+/* Notes in `touched` what the points store; NULL: nowhere. */
+static void watch(emulation *e, uint8_t *touched)
+{
+    size_t offset[SX_MODULE_RESULTS_MAX];
+    uint32_t results = e->kernel->result_count;
+    (void)sxr_results_room(e->executor, e->launch, offset);
+    for (uint32_t r = 0; r < results; r++) {
+        e->buffer[e->buffer_count - results + r].touched =
+            touched != NULL ? touched + offset[r] : NULL;
     }
 }
 
@@ -143,16 +171,16 @@ sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer
 static sx_code emulate_ends(emulation *e, const sxv_ends *ends, sxv_cover *cover, uint8_t *touched)
 {
     sx_ctx *cx = e->executor->cx;
-    SX_ASSERT(ends->count <= SXV_ENDS_MAX);
+    SX_ASSERT(ends->count <= SXV_ENDS_MAX && e->kernel->result_count == 1);
     for (uint32_t i = 0; i < ends->count; i++) {
         const int64_t *at = ends->index[i];
         sx_emulated_path took = {.affine = false};
         e->path = &took;
-        e->buffer[e->buffer_count - 1].touched = sxv_cover_begin(cover);
+        watch(e, sxv_cover_begin(cover));
         sx_code code =
             emulate_points(e, (at[0] * ends->grid[1] + at[1]) * ends->grid[2] + at[2], 1);
         e->path = NULL;
-        e->buffer[e->buffer_count - 1].touched = touched;
+        watch(e, touched);
         SX_TRY(code);
         SX_TRY(sxv_cover_add(cx, cover, at, &took, touched));
     }
@@ -184,7 +212,7 @@ static sx_code emulate_last(emulation *e, uint64_t instructions_max, uint8_t *to
                             uint64_t *affordable)
 {
     sxr_executor *x = e->executor;
-    e->buffer[e->buffer_count - 1].touched = touched;
+    watch(e, touched);
     uint64_t before = x->target->emulated(x->emulator);
     SX_TRY(emulate_points(e, e->points - 1, 1));
     uint64_t each = x->target->emulated(x->emulator) - before;
@@ -228,7 +256,7 @@ sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *cons
     int64_t points = e.points;
     bool whole = (uint64_t)(points - 1) <= affordable;
     *emulated = (sxr_emulated){.points = points, .ran = points, .whole = whole};
-    emulated->blocks = e.kernel->part_count == 1 &&
+    emulated->blocks = e.kernel->part_count == 1 && e.kernel->result_count == 1 &&
                        sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
     if (!whole && emulated->blocks) {
         SX_TRY(cover_by_ends(&e, touched, emulated));
@@ -248,7 +276,7 @@ sx_code sxr_execute_backwards(sxr_executor *executor, uint32_t launch, void *con
     SX_ASSERT(executor->emulator != NULL && touched != NULL);
     emulation e;
     prepare(&e, executor, launch, buffer);
-    e.buffer[e.buffer_count - 1].touched = touched;
+    watch(&e, touched);
     uint64_t before = executor->target->emulated(executor->emulator), ran = 0;
     int64_t piece = 1; /* grows as long as pieces are cheap */
     for (int64_t end = e.points; end > 0 && ran < instructions_max; end -= piece) {

@@ -25,13 +25,18 @@ sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *pr
 sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
                              sxr_executor *executor);
 
+/* Where each result of a launch of a kernel lies in memory for all of them, at multiples of 64 bytes; the size of that
+ * memory. One result begins it. */
+size_t sxr_results_room(const sxr_executor *executor, uint32_t launch,
+                        size_t offset[SX_MODULE_RESULTS_MAX]);
+
 /* One launch on these buffers, one for each of its arguments. SX_INTERNAL: emulated code does what it may not. */
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer);
 
 /* Emulates some points of a launch, evenly over its grid and as many as the instructions allow, but the first
  * and the last always.
- *   buffer   as above; the last is the result
- *   touched  as many bytes as the result has, zeros: 1 where the points stored
+ *   buffer   as above; the last are the results
+ *   touched  a byte for each byte of sxr_results_room, zeros: 1 where the points stored
  *   whole    all points were emulated */
 sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
                          uint64_t instructions_max, uint8_t *touched, bool *whole);

@@ -11,6 +11,7 @@
 #include "client/verify/moved.h"
 #include "client/verify/verify.h"
 #include "core/eval/cell.h"
+#include "core/fuse/fuse.h"
 #include "core/ir/fused.h"
 
 #define ROW_SHARE 4u    /* elements that are sampled in one row of a kernel that reduces rows */
@@ -122,23 +123,43 @@ static uint32_t points_of(const sxv_verifier *v, uint32_t kernel)
     return few && v->points > POINTS_AGAIN ? POINTS_AGAIN : v->points;
 }
 
-static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode,
-                            const sx_node *node, const sx_module_launch *launch,
+/* A result of a launch, and the node that says what it holds. */
+typedef struct {
+    const sx_module_launch *launch;
+    const sx_node *node;
+    /* The kernel computes several nodes: all of them over the arguments of the launch, and which one this is; else
+     * NULL. */
+    const sx_join *join;
+    uint32_t which;
+    uint32_t tensor;
+    size_t at; /* in the memory of all results, where the launch is emulated */
+    /* The elements that are compared, and what they have to be: in double precision, and with the range and rounding
+     * of the element types. */
+    uint32_t count;
+    int64_t *position;
+    double *value, *typed;
+} subject;
+
+static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode, const subject *s,
                             const int64_t *position, uint32_t count, double *value)
 {
+    const sx_node *node = s->node;
     sx_type type[SX_INPUTS_MAX];
     sx_span raw[SX_INPUTS_MAX];
-    for (uint32_t k = 0; k < node->input_count; k++) {
-        type[k] = sx_graph_node(v->graph, sx_graph_input(v->graph, node, k))->type;
-        uint32_t tensor = sxv_unpacked(v->module, v->module->arg[launch->arg_first + k]);
+    uint32_t inputs = s->join != NULL ? s->join->whole.body->arg_count : node->input_count;
+    for (uint32_t k = 0; k < inputs; k++) {
+        sx_node_id from =
+            s->join != NULL ? (sx_node_id){s->join->tensor[k]} : sx_graph_input(v->graph, node, k);
+        type[k] = sx_graph_node(v->graph, from)->type;
+        uint32_t tensor = sxv_unpacked(v->module, v->module->arg[s->launch->arg_first + k]);
         size_t size = (size_t)sx_tensor_elements(&type[k]) * sx_dtype_bytes(type[k].dtype);
         SX_ASSERT(size <= v->module->tensor[tensor].size);
         raw[k] = (sx_span){sxv_memory(v, tensor), size};
     }
-    const sx_attr *attr = sx_graph_attr(v->graph, node);
+    const sx_attr *attr =
+        s->join != NULL ? &s->join->member[s->which] : sx_graph_attr(v->graph, node);
     if (node->op == SX_OP_FUSED) {
-        return sx_fused_eval_at(cx, attr, mode, type, raw, node->input_count, position, count,
-                                value);
+        return sx_fused_eval_at(cx, attr, mode, type, raw, inputs, position, count, value);
     }
     if (sxv_moved_at(node, attr, type, raw, position, count, value)) {
         return SX_OK;
@@ -160,8 +181,7 @@ static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode
 #define SAMPLE_PARTS_MAX 16u
 typedef struct {
     const sxv_verifier *v;
-    const sx_node *node;
-    const sx_module_launch *launch;
+    const subject *s;
     const int64_t *position;
     uint32_t count, parts;
     double *value[2];                     /* in double precision, and rounded */
@@ -182,7 +202,7 @@ static void run_samples(void *self, uint32_t thread, int64_t first, int64_t last
         sx_ctx_init(&own, s->v->cx->arena.limit_bytes);
         own.fuel = UINT64_MAX;
         if (count > 0 &&
-            reference_at(s->v, &own, mode[i % 2], s->node, s->launch, s->position + from,
+            reference_at(s->v, &own, mode[i % 2], s->s, s->position + from,
                          count < each ? count : each, s->value[i % 2] + from) != SX_OK) {
             s->error[i] = own.error;
         }
@@ -191,20 +211,18 @@ static void run_samples(void *self, uint32_t thread, int64_t first, int64_t last
 }
 
 /* `modes`: 1 in double precision alone, 2 both. */
-static sx_code sample_reference(sxv_verifier *v, const sx_node *node,
-                                const sx_module_launch *launch, const int64_t *position,
+static sx_code sample_reference(sxv_verifier *v, const subject *of, const int64_t *position,
                                 uint32_t count, uint32_t modes, double *value, double *typed)
 {
     uint32_t threads = sxr_pool_threads(v->pool);
     sampling s = {.v = v,
-                  .node = node,
-                  .launch = launch,
+                  .s = of,
                   .position = position,
                   .count = count,
                   .parts = threads < SAMPLE_PARTS_MAX ? threads : SAMPLE_PARTS_MAX,
                   .value = {value, typed}};
     SX_ASSERT(modes == 1 || modes == 2);
-    s.parts = node->op == SX_OP_FUSED && modes == 2 ? s.parts : 1;
+    s.parts = of->node->op == SX_OP_FUSED && modes == 2 ? s.parts : 1;
     if (modes == 1) {
         run_samples(&s, 0, 0, 1);
     } else {
@@ -229,42 +247,47 @@ sx_code sxv_run_launch(sxv_verifier *v, uint32_t index)
     return sxr_execute(&v->executor, index, buffer);
 }
 
-/* Emulates a launch beside its result's memory, which may hold what the reference still reads. Large launches
- * are emulated in part: the rest of the result is random. Not `whole`: only where v->touched is set may it
+/* Emulates a launch beside its results' memory, which may hold what the reference still reads. Large launches
+ * are emulated in part: the rest of the results is random. Not `whole`: only where v->touched is set may they
  * be compared. */
 static sx_code emulate_launch(sxv_verifier *v, uint32_t index, sxr_emulated *emulated)
 {
     const sx_module_launch *launch = &v->module->launch[index];
+    uint32_t results = sx_module_results(v->module, launch), first = launch->arg_count - results;
     void *buffer[65];
-    for (uint32_t k = 0; k < launch->arg_count; k++) {
-        buffer[k] = sxv_memory(v, v->module->arg[launch->arg_first + k]);
-    }
-    const sx_module_tensor *tensor =
-        &v->module->tensor[v->module->arg[launch->arg_first + launch->arg_count - 1]];
-    if (tensor->size > v->result_bytes) {
+    size_t offset[SX_MODULE_RESULTS_MAX];
+    size_t room = sxr_results_room(&v->executor, index, offset);
+    if (room > v->result_bytes) {
         free(v->result);
         free(v->touched);
-        v->result_bytes = (size_t)tensor->size;
+        v->result_bytes = room;
         v->result = malloc(v->result_bytes);
         v->touched = malloc(v->result_bytes);
         if (v->result == NULL || v->touched == NULL) {
             return SX_FAIL(v->cx, SX_NOMEM, "no memory for a result of %zu bytes", v->result_bytes);
         }
     }
-    sxr_fill_random(tensor, v->result, v->rng.state); /* draws nothing: as where code is executed */
-    memset(v->touched, 0, (size_t)tensor->size);
-    buffer[launch->arg_count - 1] = v->result;
+    memset(v->touched, 0, room);
+    for (uint32_t k = 0; k < launch->arg_count; k++) {
+        uint32_t tensor = v->module->arg[launch->arg_first + k];
+        buffer[k] = k < first ? sxv_memory(v, tensor) : v->result + offset[k - first];
+        if (k >= first) { /* draws nothing: as where code is executed */
+            sxr_fill_random(&v->module->tensor[tensor], buffer[k], v->rng.state);
+        }
+    }
     return sxr_execute_covering(&v->executor, index, buffer, v->emulated_max, v->touched, emulated);
 }
 
 /* Elements of a result that was emulated in part: each drawn one, or the next behind it that was stored. */
-static void sample_touched(sxv_verifier *v, const sx_type *type, int64_t *position, uint32_t count)
+static void sample_touched(sxv_verifier *v, const subject *s, int64_t *position, uint32_t count)
 {
+    const sx_type *type = &s->node->type;
+    const uint8_t *touched = v->touched + s->at;
     int64_t elements = sx_tensor_elements(type);
     size_t bytes = sx_dtype_bytes(type->dtype);
     for (uint32_t i = 0; i < count; i++) {
         int64_t tries = elements;
-        while (v->touched[(size_t)position[i] * bytes] == 0 && tries-- > 0) {
+        while (touched[(size_t)position[i] * bytes] == 0 && tries-- > 0) {
             position[i] = position[i] + 1 < elements ? position[i] + 1 : 0;
         }
     }
@@ -296,9 +319,10 @@ static stored_runs runs_of(const sx_node *node, const sx_attr *attr, int64_t row
 }
 
 /* `row` above 1: the length of the rows of an online sum. */
-static sx_code compare_stored(sxv_verifier *v, const sx_node *node, const sx_module_launch *launch,
-                              int64_t row, comparison *c)
+static sx_code compare_stored(sxv_verifier *v, const subject *s, int64_t row, comparison *c)
 {
+    const sx_node *node = s->node;
+    SX_ASSERT(s->join == NULL && s->at == 0); /* a block program */
     size_t bytes = sx_dtype_bytes(node->type.dtype);
     int64_t elements = sx_tensor_elements(&node->type), stored = 0, seen = 0;
     int64_t position[SXV_KERNEL_POINTS_MAX];
@@ -314,8 +338,7 @@ static sx_code compare_stored(sxv_verifier *v, const sx_node *node, const sx_mod
                 position[count++] = i;
             }
         }
-        SX_TRY(count > 0 ? sample_reference(v, node, launch, position, count, 2, value, typed)
-                         : SX_OK);
+        SX_TRY(count > 0 ? sample_reference(v, s, position, count, 2, value, typed) : SX_OK);
         for (uint32_t k = 0; k < count; k++) {
             compare(c, (uint64_t)position[k], sxv_element(node->type.dtype, v->result, position[k]),
                     value[k], typed[k]);
@@ -334,14 +357,15 @@ void sxv_write_pattern(void *self, uint32_t thread, int64_t first, int64_t last)
     }
 }
 
-/* Can one see what this launch stores? Not where its result lies over an operand, nor in single bytes. */
-static bool is_watched(const sxv_verifier *v, const sx_module_launch *launch)
+/* Can one see what this launch stores in its result `r`? Not where it lies over an operand, nor in single bytes. */
+static bool is_watched(const sxv_verifier *v, const sx_module_launch *launch, uint32_t r)
 {
     const uint32_t *arg = v->module->arg + launch->arg_first;
-    uint32_t result = arg[launch->arg_count - 1];
+    uint32_t first = launch->arg_count - sx_module_results(v->module, launch);
+    uint32_t result = arg[first + r];
     const uint8_t *to = sxv_memory(v, result);
     bool apart = v->module->tensor[result].element_bytes > 1;
-    for (uint32_t k = 0; k + 1 < launch->arg_count; k++) {
+    for (uint32_t k = 0; k < first; k++) {
         const uint8_t *from = sxv_memory(v, arg[k]);
         apart = apart && (from + sxr_size(v->program, arg[k]) <= to ||
                           to + sxr_size(v->program, result) <= from);
@@ -349,22 +373,13 @@ static bool is_watched(const sxv_verifier *v, const sx_module_launch *launch)
     return apart;
 }
 
-/* Runs a launch; of a large program every element must be written that is to be written. */
-static sx_code run_watched(sxv_verifier *v, uint32_t index, uint64_t most)
+/* Is each of the elements of a result written that began as a pattern? */
+static sx_code find_unwritten(sxv_verifier *v, uint32_t index, uint32_t result, uint64_t elements)
 {
-    const sx_module_launch *launch = &v->module->launch[index];
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    size_t bytes = v->module->tensor[result].element_bytes;
-    uint64_t elements = sxr_size(v->program, result) / bytes;
-    elements = most < elements ? most : elements; /* a temporary has room for the largest extents */
-    const uint8_t *memory = sxv_memory(v, result);
     const uint64_t pattern = UINT64_C(0x0101010101010101) * PATTERN;
-    if (!v->large || !is_watched(v, launch)) {
-        return sxv_run_launch(v, index);
-    }
+    size_t bytes = v->module->tensor[result].element_bytes;
+    const uint8_t *memory = sxv_memory(v, result);
     SX_ASSERT(bytes <= sizeof(pattern));
-    sxr_pool_run(v->pool, sxv_write_pattern, sxv_memory(v, result), (int64_t)(elements * bytes));
-    SX_TRY(sxv_run_launch(v, index));
     for (uint64_t i = 0; i < elements; i++) {
         if (memcmp(memory + i * bytes, &pattern, bytes) == 0) {
             return SX_FAIL(v->cx, SX_INTERNAL,
@@ -373,6 +388,29 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index, uint64_t most)
         }
     }
     v->written += elements;
+    return SX_OK;
+}
+
+/* Runs a launch; of a large program every element of its results must be written. */
+static sx_code run_watched(sxv_verifier *v, uint32_t index, const subject *s, uint32_t results)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    uint64_t elements[SX_MODULE_RESULTS_MAX] = {0};
+    SX_ASSERT(results <= SX_MODULE_RESULTS_MAX);
+    for (uint32_t r = 0; r < results && v->large; r++) {
+        size_t bytes = v->module->tensor[s[r].tensor].element_bytes;
+        uint64_t all = sxr_size(v->program, s[r].tensor) / bytes;
+        uint64_t most = (uint64_t)sx_tensor_elements(&s[r].node->type);
+        if (is_watched(v, launch, r)) { /* a temporary has room for the largest extents */
+            elements[r] = most < all ? most : all;
+            sxr_pool_run(v->pool, sxv_write_pattern, sxv_memory(v, s[r].tensor),
+                         (int64_t)(elements[r] * bytes));
+        }
+    }
+    SX_TRY(sxv_run_launch(v, index));
+    for (uint32_t r = 0; r < results; r++) {
+        SX_TRY(find_unwritten(v, index, s[r].tensor, elements[r]));
+    }
     return SX_OK;
 }
 
@@ -387,13 +425,24 @@ static double tolerance_of(const sx_module *module, const sx_module_kernel *kern
     return SXR_KERNEL_TOLERANCE + (rounds ? WEIGHT_UNITS * sxv_unit(dtype) : 0);
 }
 
-/* The row of a kernel that is right, with what was run of it. */
-static void add_passed(sxv_verifier *v, sx_span name, const sxr_emulated *ran, const comparison *c,
-                       double tolerance)
+/* Which result of a kernel with several it is; nothing of another. */
+#define RESULT_TEXT 40
+static void print_result(const subject *s, char text[RESULT_TEXT])
 {
-    char text[256];
-    int used = snprintf(text, sizeof(text), "kernel %.*s at sampled elements", (int)name.len,
-                        (const char *)name.ptr);
+    text[0] = '\0';
+    if (s->join != NULL) {
+        (void)snprintf(text, RESULT_TEXT, " (result %u of %u)", s->which, s->join->count);
+    }
+}
+
+/* The row of a kernel that is right, with what was run of it. */
+static void add_passed(sxv_verifier *v, sx_span name, const subject *s, const sxr_emulated *ran,
+                       const comparison *c, double tolerance)
+{
+    char text[256], result[RESULT_TEXT];
+    print_result(s, result);
+    int used = snprintf(text, sizeof(text), "kernel %.*s%s at sampled elements", (int)name.len,
+                        (const char *)name.ptr, result);
     SX_ASSERT(c->points > 0 && (ran->whole || ran->ran > 0));
     if (!ran->whole && used > 0 && (size_t)used < sizeof(text)) {
         (void)snprintf(text + used, sizeof(text) - (size_t)used, " of %lld of its %lld %s%s",
@@ -404,8 +453,138 @@ static void add_passed(sxv_verifier *v, sx_span name, const sxr_emulated *ran, c
     sxv_add_check(v, text, SX_CHECK_PASSED, c->points, relative(c), tolerance);
 }
 
+/* Draws elements of a result and computes what they have to be. */
+static sx_code expect(sxv_verifier *v, const sx_module_kernel *kernel, bool whole, subject *s)
+{
+    const sx_node *node = s->node;
+    int64_t elements = sx_tensor_elements(&node->type);
+    uint32_t points = whole ? points_of(v, s->launch->kernel) : v->points;
+    s->count = elements < points ? (uint32_t)elements : points;
+    s->position = calloc((size_t)s->count + 1, sizeof(*s->position));
+    s->value = calloc((size_t)s->count + 1, sizeof(*s->value));
+    s->typed = calloc((size_t)s->count + 1, sizeof(*s->typed));
+    if (s->position == NULL || s->value == NULL || s->typed == NULL) {
+        return SX_FAIL(v->cx, SX_NOMEM, "no memory for %u elements", s->count);
+    }
+    bool in_rows =
+        (kernel->kind == SX_MODULE_ROW || kernel->kind == SX_MODULE_ONLINE) && node->type.rank > 0;
+    sample(v, elements, in_rows ? node->type.dim[node->type.rank - 1].scale : 1, s->position,
+           s->count);
+    if (!whole) {
+        sample_touched(v, s, s->position, s->count);
+    }
+    sx_op_class op_class = sx_op_info_of(node->op)->op_class;
+    bool moves = op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
+                 op_class == SX_OPCLASS_DYNAMIC ||
+                 op_class == SX_OPCLASS_MOVE; /* and none is rounded */
+    SX_TRY(sample_reference(v, s, s->position, s->count, moves ? 1 : 2, s->value, s->typed));
+    if (moves) {
+        memcpy(s->typed, s->value, s->count * sizeof(*s->typed));
+    }
+    return SX_OK;
+}
+
+/* Compares a result of a launch that was run. */
+static sx_code judge(sxv_verifier *v, const sx_module_kernel *kernel, const sxr_emulated *ran,
+                     const subject *s)
+{
+    const sx_node *node = s->node;
+    sx_span name = sx_module_string(v->module, kernel->name);
+    const void *memory = sxv_memory(v, s->tensor);
+    comparison c = {0};
+    for (uint32_t i = 0; i < s->count; i++) {
+        double got = sxv_element(node->type.dtype, memory, s->position[i]);
+        compare(&c, (uint64_t)s->position[i], got, s->value[i], s->typed[i]);
+    }
+    if (!ran->whole && ran->blocks) {
+        bool rows = kernel->kind == SX_MODULE_ONLINE && node->type.rank > 0;
+        int64_t row = rows ? node->type.dim[node->type.rank - 1].scale : 1;
+        SX_TRY(compare_stored(v, s, row, &c));
+    }
+    double tolerance = tolerance_of(v->module, kernel, node->type.dtype);
+    if (!(relative(&c) <= tolerance)) {
+        char result[RESULT_TEXT];
+        print_result(s, result);
+        return SX_FAIL(v->cx, SX_INTERNAL,
+                       "kernel %.*s%s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
+                       "allowed %.0e)",
+                       (int)name.len, (const char *)name.ptr, result, (unsigned long long)c.worst,
+                       c.got, c.want, relative(&c), tolerance);
+    }
+    add_passed(v, name, s, ran, &c, tolerance);
+    return SX_OK;
+}
+
+/* The results of a launch, each with its node. */
+static sx_code find_subjects(sxv_verifier *v, const sx_module_launch *launch,
+                             const sx_module_kernel *kernel, subject *s)
+{
+    uint32_t count = kernel->result_count, member[SX_MODULE_RESULTS_MAX];
+    sx_join *join = NULL;
+    for (uint32_t r = 0; r < count; r++) {
+        member[r] = r == 0 ? kernel->node : kernel->other[r - 1];
+        if (member[r] >= v->graph->node_count) {
+            return SX_FAIL(v->cx, SX_CORRUPT, "kernel %u: result %u is node %u of %u",
+                           launch->kernel, r, member[r], v->graph->node_count);
+        }
+    }
+    if (count > 1) {
+        bool ok;
+        join = SX_NEW(v->cx, sx_join);
+        SX_TRY(join != NULL ? sx_fused_join_nodes(v->cx, v->graph, member, count, join, &ok)
+                            : v->cx->error.code);
+        if (!ok || join->whole.body->arg_count + count != launch->arg_count) {
+            return SX_FAIL(v->cx, SX_CORRUPT,
+                           "kernel %u: its %u nodes have not the %u arguments of its launch",
+                           launch->kernel, count, launch->arg_count - count);
+        }
+    }
+    for (uint32_t r = 0; r < count; r++) {
+        s[r] =
+            (subject){.launch = launch,
+                      .node = sx_graph_node(v->graph, (sx_node_id){member[r]}),
+                      .join = join,
+                      .which = r,
+                      .tensor = v->module->arg[launch->arg_first + launch->arg_count - count + r]};
+    }
+    return SX_OK;
+}
+
 /* Runs one launch and compares it. The reference comes first: a result may take the place of a tensor that
  * only an earlier pack launch had to read. */
+static sx_code verify_results(sxv_verifier *v, uint32_t index, const sx_module_kernel *kernel,
+                              subject *s)
+{
+    bool emulated = v->executor.emulator != NULL;
+    sx_span name = sx_module_string(v->module, kernel->name);
+    sxr_emulated ran = {.whole = true};
+    size_t offset[SX_MODULE_RESULTS_MAX];
+    (void)sxr_results_room(&v->executor, index, offset);
+    SX_TRY(emulated ? emulate_launch(v, index, &ran) : SX_OK);
+    if (ran.covers && !ran.partition) {
+        return SX_FAIL(v->cx, SX_INTERNAL,
+                       "kernel %.*s: its blocks do not store each byte of the result once",
+                       (int)name.len, (const char *)name.ptr);
+    }
+    for (uint32_t r = 0; r < kernel->result_count; r++) {
+        s[r].at = offset[r];
+        SX_TRY(expect(v, kernel, ran.whole, &s[r]));
+    }
+    if (!emulated) {
+        SX_TRY(run_watched(v, index, s, kernel->result_count));
+    }
+    for (uint32_t r = 0; r < kernel->result_count; r++) {
+        if (emulated) {
+            memcpy(sxv_memory(v, s[r].tensor), v->result + offset[r],
+                   (size_t)sxr_size(v->program, s[r].tensor));
+            v->replaced = v->replaced || !ran.whole;
+        }
+        SX_TRY(judge(v, kernel, &ran, &s[r]));
+    }
+    v->seen[s->launch->kernel] = true;
+    return SX_OK;
+}
+
 sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
 {
     const sx_module_launch *launch = &v->module->launch[index];
@@ -414,66 +593,13 @@ sx_code sxv_verify_launch(sxv_verifier *v, uint32_t index)
         /* a pack is compared through its contraction, what is only moved through the program */
         return sxv_run_launch(v, index);
     }
-    sx_span name = sx_module_string(v->module, kernel->name);
-    const sx_node *node = sx_graph_node(v->graph, (sx_node_id){kernel->node});
-    int64_t elements = sx_tensor_elements(&node->type);
-    int64_t position[SXV_KERNEL_POINTS_MAX];
-    double value[SXV_KERNEL_POINTS_MAX];
-    double typed[SXV_KERNEL_POINTS_MAX]; /* with the range and rounding of the element types */
-    bool emulated = v->executor.emulator != NULL;
-    sxr_emulated ran = {.whole = true};
-    if (emulated) {
-        SX_TRY(emulate_launch(v, index, &ran));
+    subject s[SX_MODULE_RESULTS_MAX];
+    SX_TRY(find_subjects(v, launch, kernel, s));
+    sx_code code = verify_results(v, index, kernel, s);
+    for (uint32_t r = 0; r < kernel->result_count; r++) {
+        free(s[r].position);
+        free(s[r].value);
+        free(s[r].typed);
     }
-    bool whole = ran.whole;
-    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
-    if (ran.covers && !ran.partition) {
-        return SX_FAIL(v->cx, SX_INTERNAL,
-                       "kernel %.*s: its blocks do not store each byte of the result once",
-                       (int)name.len, (const char *)name.ptr);
-    }
-    uint32_t points = whole ? points_of(v, launch->kernel) : v->points;
-    uint32_t count = elements < points ? (uint32_t)elements : points;
-    bool in_rows =
-        (kernel->kind == SX_MODULE_ROW || kernel->kind == SX_MODULE_ONLINE) && node->type.rank > 0;
-    int64_t row = in_rows ? node->type.dim[node->type.rank - 1].scale : 1;
-    sample(v, elements, row, position, count);
-    if (!whole) {
-        sample_touched(v, &node->type, position, count);
-    }
-    sx_op_class op_class = sx_op_info_of(node->op)->op_class;
-    bool moves = op_class == SX_OPCLASS_GATHER || op_class == SX_OPCLASS_CONCAT ||
-                 op_class == SX_OPCLASS_DYNAMIC ||
-                 op_class == SX_OPCLASS_MOVE; /* and none is rounded */
-    SX_TRY(sample_reference(v, node, launch, position, count, moves ? 1 : 2, value, typed));
-    if (moves) {
-        memcpy(typed, value, count * sizeof(*typed));
-    }
-    if (!emulated) {
-        SX_TRY(run_watched(v, index, (uint64_t)elements));
-    }
-    void *memory = sxv_memory(v, result);
-    if (emulated) {
-        memcpy(memory, v->result, (size_t)sxr_size(v->program, result));
-        v->replaced = v->replaced || !whole;
-    }
-    comparison c = {0};
-    for (uint32_t i = 0; i < count; i++) {
-        double got = sxv_element(node->type.dtype, memory, position[i]);
-        compare(&c, (uint64_t)position[i], got, value[i], typed[i]);
-    }
-    if (!whole && ran.blocks) {
-        SX_TRY(compare_stored(v, node, launch, kernel->kind == SX_MODULE_ONLINE ? row : 1, &c));
-    }
-    double tolerance = tolerance_of(v->module, kernel, node->type.dtype);
-    if (!(relative(&c) <= tolerance)) {
-        return SX_FAIL(v->cx, SX_INTERNAL,
-                       "kernel %.*s: element %llu is %.9g, the interpreter has %.9g (error %.2e, "
-                       "allowed %.0e)",
-                       (int)name.len, (const char *)name.ptr, (unsigned long long)c.worst, c.got,
-                       c.want, relative(&c), tolerance);
-    }
-    add_passed(v, name, &ran, &c, tolerance);
-    v->seen[launch->kernel] = true;
-    return SX_OK;
+    return code;
 }

@@ -235,7 +235,7 @@ static double price_rows(const pricing *p)
     points *= tile > 0 ? ceil(extent(p, SX_ROLE_COLUMN) / tile) : 1;
     double along = a->lane == SX_NO_DIM ? 1 : (double)a->view.extent[a->lane];
     double vectors = a->lane == SX_NO_DIM ? p->lanes : ceil(along / p->lanes) * p->lanes / along;
-    double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + 1));
+    double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + a->result_count));
     double work = fmax(sx_device_compute_ns(device, a->arithmetic, false, a->work) * vectors,
                        sx_device_move_ns(device, bytes));
     if (sx_model_has_warps(device)) {

@@ -64,6 +64,36 @@ sx_code sx_fused_inline_splat(sx_ctx *cx, const sx_attr *consumer, uint32_t a, d
 sx_code sx_fused_merge_args(sx_ctx *cx, const sx_attr *attr, uint32_t keep, uint32_t drop,
                             sx_attr *fused, bool *ok);
 
+/* A node that is to share a kernel with others. Tensors have the numbers that the caller gives them. */
+typedef struct {
+    const sx_attr *fused;
+    /* The type of its result. */
+    const sx_type *type;
+    /* For each argument its tensor, and the tensor of its result. */
+    const uint32_t *tensor;
+    uint32_t result;
+} sx_join_node;
+/* Several nodes as one program with a result for each. */
+typedef struct {
+    uint32_t count;
+    /* What all of them compute, each value once. It is no fused node: its results are the instructions in `root`. */
+    sx_attr whole;
+    uint32_t root[SX_FUSED_RESULTS_MAX];
+    /* Each node by itself, over the arguments of the whole; what it reads of an earlier result is computed. */
+    sx_attr member[SX_FUSED_RESULTS_MAX];
+    /* The tensor of each argument of the whole; one that is read in two ways is two arguments. */
+    uint32_t tensor[SX_FUSED_ARGS_MAX];
+} sx_join;
+/* Joins up to SX_FUSED_RESULTS_MAX nodes with constant extents, in an order in which results are made before they are
+ * read. *ok is false where one of them is no map over the space of the first, reads an earlier result at other elements
+ * than its own, or would have other bits; or where there are too many arguments or instructions. */
+sx_code sx_fused_join(sx_ctx *cx, const sx_join_node *node, uint32_t count, sx_join *join,
+                      bool *ok);
+/* The same of fused nodes of a graph; tensors are numbers of nodes. So who knows which nodes a kernel computes knows
+ * what its arguments are. */
+sx_code sx_fused_join_nodes(sx_ctx *cx, const sx_graph *graph, const uint32_t *member,
+                            uint32_t count, sx_join *join, bool *ok);
+
 /* The access with which a copy over `through` reads `source`: transpose, broadcast_in_dim, slice. False:
  * an offset or strides that cannot be written. (reshape has none: it keeps flat indices.) */
 bool sx_view_access(sx_op op, const sx_attr *view, const sx_type *source, const sx_type *through,

@@ -52,6 +52,8 @@
 
 #define SX_FUSED_ARGS_MAX 16
 #define SX_FUSED_INSTRS_MAX 96
+/* Of a kernel that computes several nodes. */
+#define SX_FUSED_RESULTS_MAX 4
 
 typedef enum {
     SX_BODY_ARG,

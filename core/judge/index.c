@@ -315,7 +315,7 @@ sx_code sx_judge_indexed(sx_judge *j, sx_op op, const sx_attr *attr, const sx_ty
         (void)sx_refuse(g, "words of %lld bytes in lanes of %u", (long long)m.unit,
                         kernel->lane_bytes);
     }
-    if (sx_prove_buffers(g, kernel, input_count, size)) {
+    if (sx_prove_buffers(g, kernel, input_count, 1, size)) {
         SX_TRY(sx_prove_stores(j, kernel, input_count, &m.p));
     }
     sx_prove_values(j, expected, &m);

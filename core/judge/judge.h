@@ -45,6 +45,15 @@ sx_code sx_judge_make(sx_ctx *cx, sx_judge **judge);
 sx_code sx_judge_kernel(sx_judge *judge, const sx_attr *fused, const sx_type *input,
                         uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
                         sx_verdict *verdict);
+/* A kernel with several results: buffers are the arguments in order, the results, the workspace. Each result is the
+ * value of a static fused node over these arguments; the verdict is for all of them. */
+sx_code sx_judge_results(sx_judge *judge, const sx_attr *const *fused, uint32_t count,
+                         const sx_type *input, uint32_t input_count, const sx_kernel *kernel,
+                         sx_verdict *verdict);
+/* Is each element of the argument read, by whatever result is made of it, before the same element of the result is
+ * stored? `argument` and `result` are buffers of the kernel of which sx_judge_results has said `once`, with elements of
+ * one size. Then the result may lie over the argument, also where other results are made of it (over.c). */
+bool sx_judge_reads_first(const sx_kernel *kernel, uint32_t argument, uint32_t result);
 /* The kernel that packs the right argument of a contraction: buffers are the argument and the panels. */
 sx_code sx_judge_pack(sx_judge *judge, const sx_attr *fused, const sx_type *input,
                       uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,

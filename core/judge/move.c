@@ -318,7 +318,7 @@ sx_code sx_judge_move(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type 
     case SX_OP_PAD: pad_places(&m), expected = pad_value; break;
     default: return SX_FAIL(j->cx, SX_INPUT, "%s is no move", sx_op_info_of(op)->name);
     }
-    if (sx_prove_buffers(g, kernel, input_count, size)) {
+    if (sx_prove_buffers(g, kernel, input_count, 1, size)) {
         SX_TRY(sx_prove_stores(j, kernel, input_count, &m.p));
     }
     sx_prove_values(j, expected, &m);

@@ -377,14 +377,16 @@ sx_code sx_prove_finish(sx_judge *j, const sx_places *p, sx_mem mem, sx_verdict 
     return SX_OK;
 }
 
-bool sx_prove_buffers(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs, const int64_t *size)
+bool sx_prove_buffers(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs, uint32_t results,
+                      const int64_t *size)
 {
-    bool ok = kernel->buffer_count > inputs && kernel->buffer_count <= inputs + 2;
+    uint32_t given = inputs + results;
+    bool ok = kernel->buffer_count >= given && kernel->buffer_count <= given + 1;
     for (uint32_t k = 0; ok && k < kernel->buffer_count; k++) {
-        sx_buffer_role role = k < inputs    ? SX_BUFFER_IN
-                              : k == inputs ? SX_BUFFER_OUT
-                                            : SX_BUFFER_WORKSPACE;
-        ok = kernel->buffer[k].role == role && (k > inputs || kernel->buffer[k].size == size[k]);
+        sx_buffer_role role = k < inputs  ? SX_BUFFER_IN
+                              : k < given ? SX_BUFFER_OUT
+                                          : SX_BUFFER_WORKSPACE;
+        ok = kernel->buffer[k].role == role && (k >= given || kernel->buffer[k].size == size[k]);
     }
     if (!ok) {
         (void)sx_refuse(g, "buffers are not those of the node");
@@ -446,40 +448,52 @@ static void add_blocks(const sx_kernel *kernel, sx_verdict *verdict)
     }
 }
 
-static sx_code judge_elements(sx_judge *j, const sx_attr *fused, const sx_type *input,
-                              uint32_t input_count, const sx_judge_facts *facts,
-                              const sx_kernel *kernel, const sx_kernel *blocks, sx_verdict *verdict)
+/* A kernel and the nodes that its results are: all over the same arguments. */
+typedef struct {
+    const sx_attr *const *fused;
+    uint32_t count;
+    const sx_type *input;
+    uint32_t input_count;
+    const sx_judge_facts *facts;
+} claim;
+
+/* One of the results. */
+static sx_code judge_elements(sx_judge *j, const claim *c, uint32_t result, const sx_kernel *kernel,
+                              const sx_kernel *blocks, sx_verdict *verdict)
 {
     sx_algebra *g = &j->algebra;
     sx_reference *r = &j->reference;
     sx_places p = {.count = 0};
+    uint32_t inputs = c->input_count;
+    SX_ASSERT(inputs <= SX_FUSED_ARGS_MAX && c->count <= SX_FUSED_RESULTS_MAX);
     SX_TRY(sx_prove_begin(j, kernel, verdict));
     SX_TRY(sx_prove_blocks(j, blocks));
-    SX_TRY(sx_reference_begin(j->cx, r, g, fused, input, input_count, facts));
-    int64_t size[SX_FUSED_ARGS_MAX + 1];
-    for (uint32_t a = 0; a < input_count; a++) {
+    SX_TRY(sx_reference_begin(j->cx, r, g, c->fused[result], c->input, inputs, c->facts));
+    int64_t size[SX_FUSED_ARGS_MAX + SX_FUSED_RESULTS_MAX];
+    for (uint32_t a = 0; a < inputs; a++) {
         int64_t stride[SX_RANK_MAX];
-        size[a] = bytes_of(&input[a]);
+        size[a] = bytes_of(&c->input[a]);
         if (a == r->packed && !sx_panel_strides(r, stride, &size[a])) {
             (void)sx_refuse(g, "the panels are too large");
         }
         size[a] *= a == r->packed ? kernel->lane_bytes : 1;
     }
-    size[input_count] = r->result_bytes;
-    if (sx_prove_buffers(g, kernel, input_count, size)) {
+    for (uint32_t k = 0; k < c->count; k++) {
+        size[inputs + k] = k == result ? r->result_bytes : bytes_of(&c->fused[k]->type);
+    }
+    if (sx_prove_buffers(g, kernel, inputs, c->count, size)) {
         result_places(r, &p);
-        SX_TRY(sx_prove_stores(j, kernel, input_count, &p));
+        SX_TRY(sx_prove_stores(j, kernel, inputs + result, &p));
     }
     sx_prove_values(j, body_value, &(asked){r, &p});
     return sx_prove_finish(j, &p, sx_loop_mem(r->result_dtype, kernel->lane_bytes), verdict);
 }
 
-sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
-                        uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
-                        sx_verdict *verdict)
+static sx_code judge_claim(sx_judge *j, const claim *c, const sx_kernel *kernel,
+                           sx_verdict *verdict)
 {
     const sx_kernel *elements = kernel;
-    bool blocks = false;
+    bool blocks = false, once = true;
     *verdict = (sx_verdict){.proven = false};
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         blocks = blocks || kernel->part[p].tile != NULL;
@@ -489,8 +503,44 @@ sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
         SX_TRY(sx_tile_unfold(j->cx, kernel, &unfolded));
         elements = unfolded;
     }
-    SX_TRY(judge_elements(j, fused, input, input_count, facts, elements, kernel, verdict));
+    for (uint32_t r = 0; r < c->count; r++) {
+        SX_TRY(judge_elements(j, c, r, elements, kernel, verdict));
+        once = once && verdict->once;
+        if (c->count > 1) {
+            sx_verdict one = *verdict;
+            (void)snprintf(verdict->text, sizeof(verdict->text), "result %u of %u: %.200s", r,
+                           c->count, one.text);
+        }
+        if (!verdict->proven) {
+            return SX_OK;
+        }
+    }
+    verdict->once = once;
     add_blocks(kernel, verdict);
+    return SX_OK;
+}
+
+sx_code sx_judge_kernel(sx_judge *j, const sx_attr *fused, const sx_type *input,
+                        uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
+                        sx_verdict *verdict)
+{
+    const claim c = {&fused, 1, input, input_count, facts};
+    return judge_claim(j, &c, kernel, verdict);
+}
+
+sx_code sx_judge_results(sx_judge *j, const sx_attr *const *fused, uint32_t count,
+                         const sx_type *input, uint32_t input_count, const sx_kernel *kernel,
+                         sx_verdict *verdict)
+{
+    const sx_judge_facts nothing = {0};
+    const claim c = {fused, count, input, input_count, &nothing};
+    SX_ASSERT(count > 0 && count <= SX_FUSED_RESULTS_MAX);
+    SX_TRY(judge_claim(j, &c, kernel, verdict));
+    if (verdict->proven && count > 1) {
+        sx_verdict last = *verdict;
+        (void)snprintf(verdict->text, sizeof(verdict->text), "each of %u results, the last: %.200s",
+                       count, strchr(last.text, ':') + 2);
+    }
     return SX_OK;
 }
 
@@ -576,7 +626,7 @@ sx_code sx_judge_pack(sx_judge *j, const sx_attr *fused, const sx_type *input, u
         int64_t size[2] = {bytes_of(&input[r->packed]), 0};
         (void)sx_panel_strides(r, stride, &size[1]);
         size[1] *= kernel->lane_bytes;
-        (void)sx_prove_buffers(g, kernel, 1, size);
+        (void)sx_prove_buffers(g, kernel, 1, 1, size);
         SX_TRY(sx_prove_stores(j, kernel, 1, &p));
     }
     sx_prove_values(j, packed_element, &(asked){r, &p});

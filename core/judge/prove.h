@@ -67,8 +67,10 @@ sx_code sx_judge_indexed(sx_judge *j, sx_op op, const sx_attr *attr, const sx_ty
 
 /* Checks the kernel and forgets the one before. */
 sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict);
-/* The buffers must be those of the node: `size` bytes of each input and of the result, and at most a workspace. */
-bool sx_prove_buffers(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs, const int64_t *size);
+/* The buffers must be those of the node: `size` bytes of each input, and of each of `results` results, and at most a
+ * workspace. */
+bool sx_prove_buffers(sx_algebra *g, const sx_kernel *kernel, uint32_t inputs, uint32_t results,
+                      const int64_t *size);
 /* What the parts leave in buffer `result`, located in its places. */
 sx_code sx_prove_stores(sx_judge *j, const sx_kernel *kernel, uint32_t result, const sx_places *p);
 /* Ranges of the store variables of a record, as variables from `first` on. */

@@ -270,17 +270,30 @@ static void collect(sx_analysis *a)
 
 static uint32_t lane_bytes(const sx_analysis *a)
 {
-    bool wide = sx_dtype_bytes(a->result.dtype) == 8 || sx_body_is_wide(a->body);
+    bool wide = sx_body_is_wide(a->body);
+    for (uint32_t k = 0; k < a->result_count; k++) {
+        wide = wide || sx_dtype_bytes(a->root_dtype[k]) == 8;
+    }
     for (uint32_t k = 0; k < a->input_count; k++) {
         wide = wide || sx_dtype_bytes(a->input[k].dtype) == 8;
     }
     return wide ? 8 : 4;
 }
 
+/* That of a node: its last instruction. */
+static void one_result(sx_analysis *a, sx_dtype dtype)
+{
+    SX_ASSERT(a->body->instr_count > 0);
+    a->result_count = 1;
+    a->root[0] = a->body->instr_count - 1;
+    a->root_dtype[0] = dtype;
+}
+
 void sx_analysis_of_box(const sx_body *body, sx_analysis *a)
 {
     a->body = body;
     a->kind = SX_KERNEL_MAP;
+    one_result(a, body->instr[body->instr_count - 1].dtype);
     a->lane_bytes = sx_dtype_bytes(body->instr[0].dtype) == 8 ? 8 : 4;
     a->row = a->keys = SX_NO_DIM;
     a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
@@ -309,22 +322,15 @@ void sx_analysis_of_blocks(const sx_analysis *a, sx_analysis *blocks)
     SX_ASSERT(blocks->extent[SX_ROLE_SUM] == a->extent[SX_ROLE_SUM]);
 }
 
-sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
-                               uint32_t input_count, const sx_type *result,
-                               const int64_t *symbol_value, sx_analysis *a)
+/* What follows from the node and its results, which are there. */
+static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
 {
-    const sx_body *body = fused->body;
-    memset(a, 0, sizeof(*a));
-    a->fused = fused;
-    a->body = body;
-    a->input = input;
-    a->input_count = input_count;
-    a->result = *result;
+    const sx_body *body = a->body;
     a->kind = sx_body_kernel_kind(body);
     a->lane_bytes = lane_bytes(a);
     a->lane = a->row = a->column = a->keys = SX_NO_DIM;
     a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
-    SX_TRY(sx_view_make(cx, fused, input, input_count, symbol_value, &a->view));
+    SX_TRY(sx_view_make(cx, a->fused, a->input, a->input_count, symbol_value, &a->view));
     for (uint32_t i = 0; i < body->instr_count; i++) {
         a->dot = body->instr[i].kind == SX_BODY_DOT ? i : a->dot;
     }
@@ -341,6 +347,42 @@ sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *
     collect(a);
     sx_analysis_count_work(a);
     return SX_OK;
+}
+
+sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
+                               uint32_t input_count, const sx_type *result,
+                               const int64_t *symbol_value, sx_analysis *a)
+{
+    memset(a, 0, sizeof(*a));
+    a->fused = fused;
+    a->body = fused->body;
+    a->input = input;
+    a->input_count = input_count;
+    a->result = *result;
+    one_result(a, result->dtype);
+    return analyse(cx, symbol_value, a);
+}
+
+sx_code sx_analysis_of_results(sx_ctx *cx, const sx_attr *whole, const sx_type *input,
+                               uint32_t input_count, const uint32_t *root, const sx_dtype *dtype,
+                               uint32_t count, sx_analysis *a)
+{
+    SX_ASSERT(count > 0 && count <= SX_FUSED_RESULTS_MAX);
+    SX_ASSERT(sx_body_kernel_kind(whole->body) == SX_KERNEL_MAP && whole->body->axes == 0);
+    memset(a, 0, sizeof(*a));
+    a->fused = whole;
+    a->body = whole->body;
+    a->input = input;
+    a->input_count = input_count;
+    a->result = whole->type;
+    a->result.dtype = dtype[0];
+    a->result_count = count;
+    for (uint32_t k = 0; k < count; k++) {
+        SX_ASSERT(root[k] < whole->body->instr_count);
+        a->root[k] = root[k];
+        a->root_dtype[k] = dtype[k];
+    }
+    return analyse(cx, NULL, a);
 }
 
 sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,

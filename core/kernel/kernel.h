@@ -89,7 +89,12 @@ typedef struct {
     const sx_body *body;
     const sx_type *input;
     uint32_t input_count;
+    /* The type of its result, of several that of the first; all have one shape. */
     sx_type result;
+    /* For each result the instruction that is its value, and its element type. A node has one, its last instruction. */
+    uint32_t result_count;
+    uint32_t root[SX_FUSED_RESULTS_MAX];
+    sx_dtype root_dtype[SX_FUSED_RESULTS_MAX];
 
     sx_kernel_kind kind;
     sx_view view;
@@ -162,6 +167,11 @@ sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
 sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                                uint32_t input_count, const sx_type *result,
                                const int64_t *symbol_value, sx_analysis *analysis);
+/* A map kernel with several results (sx_fused_join): `whole` is its program, whose results are the instructions in
+ * `root`. The element types of the results are in `dtype`. */
+sx_code sx_analysis_of_results(sx_ctx *cx, const sx_attr *whole, const sx_type *input,
+                               uint32_t input_count, const uint32_t *root, const sx_dtype *dtype,
+                               uint32_t count, sx_analysis *analysis);
 /* A contraction as blocks of threads see it: columns are a dimension that only the right argument has, or none, and a
  * batch that runs across the lanes of the loop IR is a batch. So a block has the same roles whatever the extents are:
  * that the last dimension of the result is the batch may follow from a matrix of one row or column. */

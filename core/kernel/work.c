@@ -231,7 +231,10 @@ void sx_analysis_count_work(sx_analysis *a)
     for (uint32_t d = 0; d < a->view.rank; d++) {
         result *= a->view.out_stride[d] != 0 ? (double)a->view.extent[d] : 1;
     }
-    a->bytes = result * sx_dtype_bytes(a->result.dtype);
+    a->bytes = 0;
+    for (uint32_t k = 0; k < a->result_count; k++) {
+        a->bytes += result * sx_dtype_bytes(a->root_dtype[k]);
+    }
     a->effort = a->bytes;
     for (uint32_t k = 0; k < body->arg_count; k++) {
         double read = touched(a, k) * sx_dtype_bytes(a->input[k].dtype);

@@ -25,12 +25,25 @@ static sx_code match_wide(sx_ctx *cx, const sx_schedule *schedule, const char *n
     return sx_schedule_match(cx, schedule, form, SX_COUNT(form), name);
 }
 
+/* The values of all results at the position, as they lie in memory. */
+static void make_results(sx_lower *l, uint32_t made[SX_FUSED_RESULTS_MAX])
+{
+    const sx_analysis *a = l->analysis;
+    for (uint32_t r = 0; r < a->result_count; r++) {
+        made[r] = sx_lower_stored(l, sx_lower_value(l, a->root[r]), a->root_dtype[r]);
+    }
+}
+
+/* All values come before the first store: a result may lie over an argument that another one is made of. */
 static void one_vector(sx_lower *l, uint32_t valid)
 {
-    uint32_t result = l->body->instr_count - 1;
+    uint32_t made[SX_FUSED_RESULTS_MAX];
     l->valid = valid;
     sx_lower_move(l);
-    sx_lower_store_out(l, sx_lower_value(l, result), l->out_dtype);
+    make_results(l, made);
+    for (uint32_t r = 0; r < l->analysis->result_count; r++) {
+        sx_lower_store_result(l, r, made[r]);
+    }
 }
 
 /* Elements of a line that one lane may hold. */
@@ -41,9 +54,8 @@ static void one_vector(sx_lower *l, uint32_t valid)
 static void one_line(sx_lower *l, uint32_t count, uint32_t width)
 {
     const sx_body *body = l->body;
-    uint32_t result = body->instr_count - 1;
     uint32_t raw[LINE_MAX][SX_FUSED_ARGS_MAX];
-    uint32_t made[LINE_MAX];
+    uint32_t made[LINE_MAX][SX_FUSED_RESULTS_MAX];
     uint32_t d = l->vector_dim;
     int64_t start = l->at[d].constant;
     bool used[SX_FUSED_ARGS_MAX] = {false};
@@ -74,11 +86,13 @@ static void one_line(sx_lower *l, uint32_t count, uint32_t width)
                 l->have[i] = true;
             }
         }
-        made[k] = sx_lower_stored(l, sx_lower_value(l, result), l->out_dtype);
+        make_results(l, made[k]);
     }
-    for (uint32_t k = 0; k < count; k++) {
-        l->at[d].constant = AT(k);
-        sx_lower_store_raw(l, made[k], l->out_dtype);
+    for (uint32_t r = 0; r < l->analysis->result_count; r++) {
+        for (uint32_t k = 0; k < count; k++) {
+            l->at[d].constant = AT(k);
+            sx_lower_store_result(l, r, made[k][r]);
+        }
     }
 #undef AT
     l->at[d].constant = start;

@@ -244,6 +244,18 @@ void sx_lower_store_raw(sx_lower *l, uint32_t raw, sx_dtype dtype)
                          l->valid, wide ? l->lane_step * sx_dtype_bytes(dtype) : 0);
 }
 
+void sx_lower_store_result(sx_lower *l, uint32_t result, uint32_t raw)
+{
+    uint32_t first = l->out_buffer;
+    sx_dtype dtype = l->out_dtype;
+    SX_ASSERT(result < l->analysis->result_count);
+    l->out_buffer += result;
+    l->out_dtype = l->analysis->root_dtype[result];
+    sx_lower_store_raw(l, raw, l->out_dtype);
+    l->out_buffer = first;
+    l->out_dtype = dtype;
+}
+
 void sx_lower_store_out(sx_lower *l, uint32_t value, sx_dtype dtype)
 {
     sx_lower_store_raw(l, sx_lower_stored(l, value, dtype), dtype);

@@ -6,7 +6,7 @@
 uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,
                            uint32_t extent_count)
 {
-    uint64_t word[5 + SX_RANK_MAX + SX_FUSED_INSTRS_MAX * 9];
+    uint64_t word[5 + SX_RANK_MAX + SX_FUSED_INSTRS_MAX * 9 + 2 * SX_FUSED_RESULTS_MAX];
     SX_ASSERT(extent_count <= SX_RANK_MAX + 1);
     uint32_t n = 0;
     word[n++] = l->unit != NULL ? sx_hash64(sx_span_of(l->unit->numerics), 0) : 0; // a move
@@ -34,6 +34,11 @@ uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t
             memcpy(&word[n], &in->imm, sizeof(in->imm));
         }
         n++;
+    }
+    uint32_t results = l->analysis != NULL ? l->analysis->result_count : 1;
+    for (uint32_t r = 0; results > 1 && r < results; r++) {
+        word[n++] = l->analysis->root[r];
+        word[n++] = (uint64_t)l->analysis->root_dtype[r];
     }
     return sx_hash64((sx_span){(const uint8_t *)word, n * sizeof(word[0])}, 1);
 }

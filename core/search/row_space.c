@@ -155,6 +155,9 @@ static uint32_t lane_width(const sx_device *device, const sx_analysis *a)
     for (uint32_t k = 0; k < a->input_count; k++) {
         narrowest = (uint32_t)sx_min_i64(narrowest, sx_dtype_bytes(a->input[k].dtype));
     }
+    for (uint32_t k = 0; k < a->result_count; k++) {
+        narrowest = (uint32_t)sx_min_i64(narrowest, sx_dtype_bytes(a->root_dtype[k]));
+    }
     uint32_t width = (uint32_t)sx_min_i64(SX_LANE_WIDTH_MAX, ACCESS_BYTES / narrowest);
     for (uint32_t k = 0; k <= a->input_count; k++) {
         bool result = k == a->input_count;

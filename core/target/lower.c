@@ -6,10 +6,12 @@ static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowerin
 {
     bool move = what->kind == SX_LOWER_MOVE;
     const sx_type *input = move ? what->input : what->analysis->input;
-    const sx_type *result = move ? what->result : &what->analysis->result;
     uint32_t count = move ? what->input_count : what->analysis->input_count;
-    for (uint32_t k = 0; k <= count; k++) {
-        sx_dtype dtype = k < count ? input[k].dtype : result->dtype;
+    uint32_t results = move ? 1 : what->analysis->result_count;
+    for (uint32_t k = 0; k < count + results; k++) {
+        sx_dtype dtype = k < count ? input[k].dtype
+                         : move    ? what->result->dtype
+                                   : what->analysis->root_dtype[k - count];
         if ((target->memory_types >> dtype & 1) == 0) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: target %s has no %s in memory",
                            what->name, target->machine->name, sx_dtype_name(dtype));

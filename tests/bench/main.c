@@ -16,6 +16,8 @@ static const bench table[] = {
     {"ablation",
      "what level 1 is worth: as it came, fused only, all rules, a long search, less one group",
      sx_bench_ablation},
+    {"adamw", "a step of AdamW as one kernel with three results, against a kernel for each",
+     sx_bench_adamw},
     {"attention",
      "attention in steps as one kernel, against the same program without the rule, and onnxruntime",
      sx_bench_attention},

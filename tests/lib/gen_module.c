@@ -25,15 +25,17 @@ static sx_module_tensor tensor_of(uint32_t name, sx_module_place place, int64_t 
 /* The code adds element 0 of argument 0 to element g2 of argument 1. */
 static void put_kernel(sx_gen_module_tables *t, int64_t points)
 {
-    t->kernel[t->kernels] = (sx_module_kernel){.name = {3, 1},
-                                               .part_first = t->parts,
-                                               .part_count = 1,
-                                               .form = SX_FORM_X86_64,
-                                               .arch = SX_ARCH_X86_64,
-                                               .level = 3,
-                                               .arg_count = 2,
-                                               .result_count = 1,
-                                               .code_size = 31};
+    t->kernel[t->kernels] =
+        (sx_module_kernel){.name = {3, 1},
+                           .part_first = t->parts,
+                           .part_count = 1,
+                           .form = SX_FORM_X86_64,
+                           .arch = SX_ARCH_X86_64,
+                           .level = 3,
+                           .arg_count = 2,
+                           .result_count = 1,
+                           .other = {SX_MODULE_NONE, SX_MODULE_NONE, SX_MODULE_NONE},
+                           .code_size = 31};
     t->kernels++;
     t->part[t->parts++] = (sx_module_part){.grid = {1, 1, points}};
 }

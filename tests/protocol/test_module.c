@@ -286,6 +286,12 @@ END_TEST
     FAULT(kernel_args, t->kernel[0].arg_count = 66, "kernel 0: 1 results of 66")                   \
     FAULT(kernel_results, t->kernel[0].result_count = 3, "kernel 0: 3 results of 2")               \
     FAULT(kernel_no_result, t->kernel[0].result_count = 0, "kernel 0: 0 results of 2")             \
+    FAULT(kernel_nodes, t->kernel[0].result_count = 2,                                             \
+          "kernel 0: result 1 of 2 is node 4294967295")                                            \
+    FAULT(kernel_other, t->kernel[0].other[1] = 5, "kernel 0: result 2 of 1 is node 5")            \
+    FAULT(kernel_same_node, (t->kernel[0].result_count = 2, t->kernel[0].other[0] = 0),            \
+          "kernel 0: result 1 of 2 is node 0")                                                     \
+    FAULT(kernel_zero, t->kernel[0].zero = 1, "kernel 0: 1 results, at most 4")                    \
     FAULT(kernel_form, t->kernel[0].form = 0, "code of form 0")                                    \
     FAULT(kernel_form_arch, t->kernel[0].form = SX_FORM_PTX, "code of form 2 for architecture 1")  \
     FAULT(kernel_arch, t->kernel[0].arch = 0, "for architecture 0")                                \

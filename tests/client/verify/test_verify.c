@@ -16,8 +16,9 @@ static const char program_text[] =
     "sx 1\ngraph \"g\" () {\n"
     "%x = parameter {name = \"x\", weight = 0} : f32[24, 40]\n"
     "%w = parameter {name = \"w\", weight = 1} : f32[40, 40]\n"
+    "%y = parameter {name = \"y\", weight = 0} : f32[24, 40]\n"
     "%a = tanh(%x) : f32[24, 40]\n"
-    "%b = exponential(%x) : f32[24, 40]\n"
+    "%b = exponential(%y) : f32[24, 40]\n" /* of another tensor, so that each has a kernel */
     "%d = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[24, 40]\n"
     "return %a as \"a\", %b as \"b\", %d as \"d\"\n}\n";
 
