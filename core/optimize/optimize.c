@@ -506,7 +506,7 @@ static sx_code run_to_kernels(sx_optimizer *o)
     return wanted ? run_rules(o, enabled, &limits) : SX_OK;
 }
 
-/* A single step over a program of so many operations: what more nodes cost in time they have not been worth
+/* A first step over a program of so many operations: what more nodes cost in time they have not been worth
  * (docs/PERFORMANCE.md, "Cold compiles"), because what is in the e-graph must be found in it too. */
 static uint32_t nodes_worth(uint32_t operations)
 {
@@ -524,7 +524,7 @@ static sx_code saturate(sx_optimizer *o)
     SX_TRY(run_to_kernels(o));
     sx_eg_limits limits = o->options->limits;
     limits.fuel -= o->report->fuel < limits.fuel ? o->report->fuel : limits.fuel;
-    if (o->options->memory == NULL && limits.nodes > nodes_worth(o->in->node_count)) {
+    if (o->known == NULL && limits.nodes > nodes_worth(o->in->node_count)) {
         limits.nodes = nodes_worth(o->in->node_count);
     }
     SX_TRY(run_rules(o, o->enabled, &limits));
