@@ -89,7 +89,7 @@ size_t sxr_results_room(const sxr_executor *executor, uint32_t index,
     for (uint32_t r = 0; r < results; r++) {
         uint32_t tensor = module->arg[launch->arg_first + launch->arg_count - results + r];
         offset[r] = end;
-        end += ((size_t)sxr_size(executor->program, tensor) + 63) & ~(size_t)63;
+        end += ((size_t)module->tensor[tensor].size + 63) & ~(size_t)63;
     }
     return end;
 }

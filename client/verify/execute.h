@@ -26,7 +26,7 @@ sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program 
                              sxr_executor *executor);
 
 /* Where each result of a launch of a kernel lies in memory for all of them, at multiples of 64 bytes; the size of that
- * memory. One result begins it. */
+ * memory, which has room for the largest extents. One result begins it. */
 size_t sxr_results_room(const sxr_executor *executor, uint32_t launch,
                         size_t offset[SX_MODULE_RESULTS_MAX]);
 
