@@ -1,0 +1,237 @@
+#!/usr/bin/env python3
+"""symplex.jit and gradients: the same functions by NumPy, which traces nothing. Arguments are small whole numbers and
+quarters where results are sums and products of them, so that equal means equal. Functions that round (exp, log,
+...) are one operation each, here and there: a result may be off by 4 units in the last place of the largest one.
+Gradients are compared with ones that are written down here."""
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
+os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
+import numpy as np  # noqa: E402
+
+import symplex  # noqa: E402
+
+F32 = np.arange(12, dtype=np.float32).reshape(3, 4) % 7 - 3
+F64 = F32.astype(np.float64)
+I32 = F32.astype(np.int32)
+TRUE = F32 > 0
+POSITIVE = np.abs(F32) + np.float32(0.5)
+UNIT = F32 / np.float32(4)
+
+
+def jit(function, **options):
+    return symplex.jit(function, threads=1, **options)
+
+
+def fails(classes, part, function, *args, **keywords):
+    try:
+        function(*args, **keywords)
+    except classes as error:
+        assert part in str(error), f"{part!r} is not in {error}"
+        return error
+    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
+
+
+def same(function, *args, ulps=0):
+    """One trace of several results: element types, shapes, and values."""
+    want = function(*args)
+    got = jit(function)(*args)
+    assert type(got) is type(want) and len(got) == len(want), (got, want)
+    for i, (g, w) in enumerate(zip(got, want)):
+        w = np.asarray(w)
+        assert g.dtype == w.dtype and g.shape == w.shape, (i, g.dtype, w.dtype, g.shape, w.shape)
+        if ulps and w.dtype.kind == "f":
+            allowed = ulps * np.finfo(w.dtype).eps * np.max(np.abs(w))
+            assert np.max(np.abs(g - w)) <= allowed, (i, g, w)
+        else:
+            assert np.array_equal(g, w), (i, g, w)
+
+
+def test_operators():
+    same(lambda x, y: (x + y, x - y, x * y, x / 2, 2 / (y * y + 1), -x, +x, abs(x), x ** 2, x + 1, 1 - x, x == y,
+                       x != y, x < y, x <= y, x > 1, x >= 0.5), F32, F32[::-1].copy())
+    same(lambda x, i, b: (x + i, i + i, i * 3, i / 2, b & (x > 0), b | b, b ^ b, ~b, i & 3, i | 4, ~i, -i, i + b, i < x,
+                          x * 2.5, i * 2.5, b + b), F64, I32, TRUE)
+    same(lambda x: (x + np.float32(1), x + np.ones(4, np.float32), np.ones((2, 3, 4), np.float32) * x,
+                    F64 - x, x + np.arange(3, dtype=np.float32)[:, None]), F32)
+
+
+def test_functions_of_elements():
+    same(lambda x: (np.add(x, x), np.maximum(x, 0), np.minimum(x, 1), np.abs(x), np.floor(x / 2), np.ceil(x / 2),
+                    np.rint(x / 2), np.sign(x), np.square(x), np.fmod(x, 2), np.negative(x), np.logical_not(x),
+                    np.logical_and(x, x > 1), np.logical_or(x, x), np.where(x > 0, x, -1), np.where(x > 0, 1.5, x),
+                    np.where(TRUE, x, np.zeros(4, np.float32)), np.zeros_like(x), np.ones_like(x),
+                    np.full_like(x, 7)), F32)
+    same(lambda x, p: (np.exp(x), np.log(p), np.sqrt(p), np.tanh(x), np.sin(x), np.cos(x), np.power(p, 1.5),
+                       np.reciprocal(p)), UNIT, POSITIVE, ulps=4)
+    same(lambda x, p: (np.exp(x), np.log(p), np.sqrt(p), np.tanh(x), np.sin(x), np.cos(x)), UNIT.astype(np.float64),
+         POSITIVE.astype(np.float64), ulps=4)
+
+
+def test_reductions():
+    same(lambda x, i, b: (np.sum(x), np.sum(x, 1), x.sum(axis=(0, 1)), np.sum(x, axis=-1, keepdims=True), x.max(),
+                          np.max(x, axis=0), np.min(i, axis=1), x.min(axis=0, keepdims=True), np.sum(i), np.sum(b, 0),
+                          np.prod(i, axis=0), np.add.reduce(x), np.maximum.reduce(x, axis=1), np.amax(x),
+                          np.mean(i * 4, axis=1), (x * 4).mean(axis=1), np.mean(b)), F32, I32, TRUE)
+
+
+def test_matrix_products():
+    a, b = F32, F32.T.copy()
+    same(lambda a, b: (a @ b, np.matmul(a, b), np.dot(a, b), a @ b[:, 0], a[0] @ b, a[0] @ b[:, 0],
+                       a @ np.ones(4, "f4"), np.dot(a, 2)), a, b)
+    c, d = np.stack([a, a + 1]), np.stack([b, b - 1])
+    same(lambda c, d, b: (c @ d, c @ b, c[:, None] @ d[None], b @ c[0], c @ np.ones((4, 5), "f4")), c, d, b)
+    same(lambda i: (i @ i.T, i.astype(np.float64) @ np.ones(4)), I32)
+
+
+def test_shapes():
+    same(lambda x: (x.reshape(4, 3), x.reshape(-1), np.reshape(x, (2, -1)), x.T, np.transpose(x), x.transpose(1, 0),
+                    np.swapaxes(x, 0, 1), np.expand_dims(x, 1), np.squeeze(x[:1]), np.ravel(x), x.ravel(),
+                    np.broadcast_to(x, (2, 3, 4)), np.broadcast_to(x[:, :1], (3, 5)), np.concatenate([x, x], axis=1),
+                    np.stack([x, x * 2], axis=-1), np.concatenate([x, np.ones((1, 4), np.float32)]),
+                    x.astype(np.int32), x.astype("f8"), x.astype(bool)), F32)
+    same(lambda x: (x[0], x[-1, 2], x[1:], x[:, ::2], x[::-1], x[2:0:-1, 1:3], x[..., 1], x[None, :, 0], x[:, None],
+                    x[1:1], x[..., None], x[np.int64(1)], x[()]), F32)
+
+
+def test_structures():
+    def step(w, batch, scale=2, *, flip=False):
+        y = batch["x"] @ w[0] + w[1]
+        return {"y": -y if flip else y * scale, "all": [w, (y, np.float32(1))]}
+
+    w, batch = (F32.T.copy(), np.ones(3, np.float32)), {"x": F32}
+    f = jit(step)
+    for keywords in ({}, {"scale": 3}, {"flip": True}, {"scale": 2.0}):
+        got, want = f(w, batch, **keywords), step(w, batch, **keywords)
+        assert np.array_equal(got["y"], want["y"]) and list(got) == ["all", "y"] and type(got["all"][1]) is tuple
+        assert np.array_equal(got["all"][0][0], w[0]) and got["all"][1][1] == 1
+    assert len(f.modules) == 4
+    f(w, {"x": F32[:2]})
+    f(w, {"x": F32[:2] + 1}, 2)
+    assert len(f.modules) == 5, "another shape; other elements are the same program"
+    text = f.lower(w, batch)
+    assert text.startswith("sx 1\n") and "dot_general" in text
+    assert np.array_equal(jit(lambda x: x * 2)(F32.T), F32.T * 2), "gaps are copied"
+    assert np.array_equal(jit(lambda *xs, **ys: xs[1] + ys["z"])(F32, F32, z=F32), 2 * F32)
+
+
+def test_later_calls():
+    """Other elements, other layouts, other ways to give the same: always what NumPy gives."""
+    def function(x, y=F32, k=1):
+        return x * k + y, [y]
+
+    f, g, h = jit(function), jit(lambda x, y: x - y), jit(lambda x, y: y * 2)
+    for x in (F32, F32 + 1, F32[::-1], np.asfortranarray(F32), F32.view(np.matrix), F32.astype(">f4").astype("f4")):
+        for args, keywords in (((x,), {}), ((x, F32 * 2), {}), ((x,), {"y": x}), ((x, x, 3), {}), ((x, x), {"k": 3})):
+            for _ in range(2):
+                got, want = f(*args, **keywords), function(*args, **keywords)
+                assert np.array_equal(got[0], want[0]) and np.array_equal(got[1][0], want[1][0])
+        assert np.array_equal(g(x, F32), np.asarray(x) - F32) and np.array_equal(h(F32, x), np.asarray(x) * 2)
+        assert np.array_equal(g(F64, F64 * 2), -F64) and np.array_equal(g(F32[:1], F32), F32[:1] - F32)
+    fails(TypeError, "missing a required argument", g, F32)
+    fails(TypeError, "too many positional arguments", g, F32, F32, F32)
+    assert len(g.modules) == 3 and len(h.modules) == 1
+
+
+def test_a_function_must_be_pure():
+    leaked = []
+    cases = (("the truth of a traced bool[]", lambda x: x if x.sum() > 0 else -x),
+             ("a number of a", lambda x: float(x[0, 0])),
+             ("the elements of a traced", lambda x: np.asarray(x)), ("a number of a", lambda x: range(x[0, 0])),
+             ("an assignment", lambda x: x.__setitem__(0, 1)), ("iterating", lambda x: [row for row in x]),
+             ("the elements", lambda x: x.tolist()), ("the elements", lambda x: np.float32(x)))
+    for part, function in cases:
+        error = fails(symplex.TraceError, part, jit(function), F32)
+        assert f"{__file__}:" in str(error), error
+    jit(lambda x: leaked.append(x) or x)(F32)
+    fails(symplex.TraceError, "after its function has returned", lambda: leaked[0] + 1)
+    fails(symplex.TraceError, "of another traced function", jit(lambda x: x + leaked[0]), F32)
+    fails(symplex.TraceError, "returns no array", jit(lambda x: 3), F32)
+
+
+def test_what_is_missing_is_named():
+    for name, function in (("numpy.arctan2", lambda x: np.arctan2(x, x)), ("numpy.linalg", None),
+                           ("numpy.sort", lambda x: np.sort(x)), ("numpy.einsum", lambda x: np.einsum("ij->ji", x)),
+                           ("numpy.cumsum", lambda x: np.cumsum(x)), ("numpy.remainder", lambda x: x % 2),
+                           ("numpy.floor_divide", lambda x: x // 2), ("numpy.add.accumulate", np.add.accumulate),
+                           ("numpy.exp with where", lambda x: np.exp(x, where=True)),
+                           ("numpy.sum with these arguments", lambda x: np.sum(x, dtype="f8")),
+                           ("an index of type list", lambda x: x[[0, 1]]),
+                           ("an index of type Tracer", lambda x: x[x > 0]),
+                           ("elements of complex64", lambda x: x.astype("c8"))):
+        if function is not None:
+            error = fails(symplex.Unimplemented, name, jit(function), F32)
+            assert isinstance(error, NotImplementedError)
+    fails(symplex.Unimplemented, "elements of uint16", jit(lambda x: x), F32.astype(np.uint16))
+    fails(symplex.Unimplemented, "whose result is uint64", jit(lambda x: x.sum()), F32.astype(np.uint8))
+    inner = jit(lambda x: x)
+    fails(symplex.Unimplemented, "a traced function inside of another", jit(lambda x: inner(x)), F32)
+    for part, function in (("cannot become", lambda x: x.reshape(5)), ("axis 2 of 2", lambda x: x.sum(2)),
+                           ("numpy.matmul of (3, 4) and (3, 4): 4 is not 3", lambda x: x @ x),
+                           ("shape", lambda x: x + np.ones(3, "f4")), ("numpy.concatenate", lambda x: np.concatenate(
+                               [x, x[:, 1:]]))):
+        fails(ValueError, part, jit(function), F32)
+    fails(IndexError, "index 3 of a dimension of 3", jit(lambda x: x[3]), F32)
+    fails(TypeError, "argument 'x': object is neither", jit(lambda x: x), object())
+
+
+def test_random_functions():
+    """Chains of operations that are exact on small whole numbers."""
+    seed = int(os.environ.get("SX_SEED") or int.from_bytes(os.urandom(4), "little"))
+    print(f"seed: SX_SEED={seed}")
+    rng = np.random.default_rng(seed)
+    steps = (lambda x, y: x + y.sum(), lambda x, y: x - 1, lambda x, y: np.maximum(x, y.max()), lambda x, y: x.T,
+             lambda x, y: np.minimum(x, 2), lambda x, y: x[::-1], lambda x, y: x[1:] if len(x) > 1 else x,
+             lambda x, y: np.concatenate([x, x]), lambda x, y: np.where(x > y.min(), x, -x), lambda x, y: x.reshape(-1),
+             lambda x, y: np.expand_dims(x, 0) if x.ndim < 4 else x[0], lambda x, y: np.sum(x, axis=0, keepdims=True),
+             lambda x, y: np.sign(x), lambda x, y: abs(x), lambda x, y: x * np.sign(y).sum().astype(x.dtype),
+             lambda x, y: x[..., ::2], lambda x, y: np.stack([x, x]) if x.ndim < 3 else x, lambda x, y: -x,
+             lambda x, y: np.broadcast_to(x, (2, *x.shape)) if x.ndim < 3 else x, lambda x, y: x.astype(np.int32) | 1,
+             lambda x, y: (x != 0).astype(np.float32), lambda x, y: x @ np.ones((x.shape[-1], 2), x.dtype))
+    for _ in range(25):
+        chosen = [steps[k] for k in rng.integers(len(steps), size=8)]
+
+        def function(x, y):
+            results = []
+            for step in chosen:
+                x = np.minimum(step(x, y), 99)
+                results.append(x)
+                x = x if x.ndim else x.reshape(1)
+            return results
+
+        same(function, F32, rng.integers(-3, 4, (2, 3)).astype(rng.choice(["f4", "f8", "i4"])))
+
+
+def test_gradients():
+    x, w, b = F32, F32.T.copy() / 4, np.array([0.5, -1, 2], np.float32)
+
+    def loss(params, x):
+        y = x @ params["w"] + params["b"]
+        return np.sum(y * y) / 2
+
+    value, slopes = symplex.value_and_grad(loss, threads=1)({"w": w, "b": b}, x)
+    y = x @ w + b
+    assert value == loss({"w": w, "b": b}, x) and set(slopes) == {"w", "b"}
+    assert np.array_equal(slopes["w"], x.T @ y) and np.array_equal(slopes["b"], y.sum(0)), "quarters are exact"
+    both = symplex.grad(loss, argnums=(0, 1), threads=1)({"w": w, "b": b}, x)
+    assert np.array_equal(both[1], y @ w.T) and np.array_equal(both[0]["b"], y.sum(0))
+    cube = symplex.grad(lambda x: np.sum(np.where(x > 0, x ** 3, 0)), threads=1)(F64)
+    assert np.array_equal(cube, np.where(F64 > 0, 3 * F64 ** 2, 0))
+    rows = symplex.grad(lambda x: np.mean(x[1] * 8), threads=1)(F32)
+    assert np.array_equal(rows, [[0] * 4, [2] * 4, [0] * 4])
+    fails(symplex.TraceError, "a gradient is of one real number", symplex.grad(lambda x: x * 2), F32)
+    fails(symplex.TraceError, "a gradient is of one real number", symplex.grad(lambda x: x.sum()), I32)
+    fails(symplex.TraceError, "gradients are of arrays of real numbers, not of i", symplex.grad(
+        lambda x, i: (x * i).sum(), argnums=1), F64, I32)
+    fails(ValueError, "argnums (2,)", symplex.grad(loss, argnums=2), {"w": w, "b": b}, x)
+
+
+if __name__ == "__main__":
+    for title, test in list(globals().items()):
+        if title.startswith("test_"):
+            test()
+            print("ok", title, flush=True)
+    sys.exit(0)
