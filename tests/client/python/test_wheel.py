@@ -11,7 +11,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 BUILD = pathlib.Path(os.environ["SX_BINARY_DIR"])
-CLEAN = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "SYMPLEX_SOCKET": "/nowhere/symplex.sock"}
+CLEAN = {"PATH": "/usr/bin:/bin", "SYMPLEX_SOCKET": "/nowhere/symplex.sock"}
 
 
 def run(*words, **more):
@@ -53,12 +53,12 @@ def main():
         found = run("ldd", target / "symplex" / "_c.abi3.so")
         assert f"{target}/symplex/libsymplex.so.0" in found and "not found" not in found, found
         for python in pythons():
-            said = run(python, "-m", "symplex", "doctor", cwd=folder, env=dict(CLEAN, PYTHONPATH=str(target)))
+            said = run(python, "-m", "symplex", "doctor", cwd=folder, env=dict(CLEAN, HOME=folder, PYTHONPATH=str(target)))
             assert "the result is right" in said and str(target) in said, said
             print("ok", run(python, "--version").strip(), python)
         (target / "symplex" / "symplex-client").unlink()
         done = subprocess.run([sys.executable, "-m", "symplex", "doctor"], cwd=folder, capture_output=True, text=True,
-                              timeout=120, env=dict(CLEAN, PYTHONPATH=str(target)))
+                              timeout=120, env=dict(CLEAN, HOME=folder, PYTHONPATH=str(target)))
         assert done.returncode == 1 and "there is no symplex-client beside" in done.stdout, done
 
 

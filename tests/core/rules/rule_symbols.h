@@ -102,15 +102,6 @@ static inline bool is_symbolic(const sx_graph *graph)
     return found;
 }
 
-static inline void copy_symbols(sx_ctx *cx, const sx_symbol *symbol, uint32_t count, sx_graph *to)
-{
-    for (uint32_t s = 0; s < count; s++) {
-        uint32_t index;
-        ck_sx_ok(
-            cx, sx_graph_add_symbol(cx, to, symbol[s].name, symbol[s].low, symbol[s].high, &index));
-    }
-}
-
 /* Values of both symbols to evaluate a pair at. */
 static inline uint32_t draw_bindings(sx_rng *rng, const sx_symbol *symbol,
                                      int64_t value[BINDINGS_MAX][SYMBOL_COUNT])

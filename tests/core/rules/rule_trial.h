@@ -9,6 +9,7 @@
 #ifndef SX_TESTS_CORE_RULES_RULE_TRIAL_H
 #define SX_TESTS_CORE_RULES_RULE_TRIAL_H
 #include "core/eval/eval.h"
+#include "core/ir/extent.h"
 #include "tests/lib/test.h"
 
 #include <math.h>
@@ -207,7 +208,7 @@ static inline void judge(sx_ctx *cx, sx_rng *rng, const sx_tensors *t, uint32_t 
 {
     sx_graph *pair;
     ck_sx_ok(cx, sx_graph_make(cx, SX_SPAN_LITERAL("pair"), t->attrs, &pair));
-    copy_symbols(cx, t->symbol, t->symbol_count, pair);
+    ck_sx_ok(cx, sx_graph_copy_symbols(cx, t->symbol, t->symbol_count, pair));
     uint32_t *done = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
     ck_assert_ptr_nonnull(done);
     memset(done, 0xFF, t->eg.node_count * sizeof(*done));
