@@ -169,8 +169,8 @@ void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_compar
     measure whole = measure_of(pair, 0, elements);
     double scale = whole.magnitude > 0 ? whole.magnitude : 1;
     double ratio_worst = -1;
+    c->spread = whole.spread > 0 ? whole.spread / whole.magnitude : 0;
     whole.magnitude = wide ? 0 : whole.magnitude;
-    c->spread = whole.spread / scale;
     for (int64_t first = 0; first < elements; first += SXV_GROUP) {
         int64_t last = sx_min_i64(first + SXV_GROUP, elements);
         measure m = measure_of(pair, first, last);

@@ -41,7 +41,7 @@ typedef struct {
     uint64_t worst;
     double got, want;
     /* Its deviation, the deviation that would not be wrong there, and the largest difference of the two references:
-     * all relative to the largest magnitude of the tensor. */
+     * all relative to the largest magnitude of the tensor. Where that is 0, the difference is infinite or 0. */
     double error, bound, spread;
 } sxv_comparison;
 

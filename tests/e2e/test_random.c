@@ -303,8 +303,8 @@ static void collect_launch(collection *all, sxr_program *program, const sx_graph
     }
     sxr_run_launch(program, index, buffer);
     if (record->node >= graph->node_count || record->kind == SX_MODULE_PACK ||
-        graph->node[record->node].op != SX_OP_FUSED) {
-        return;
+        graph->node[record->node].op != SX_OP_FUSED || record->result_count > 1) {
+        return; /* several results: core.test_joint */
     }
     const sx_node *node = &graph->node[record->node];
     sx_type type[SX_INPUTS_MAX];

@@ -53,7 +53,8 @@ def main():
         found = run("ldd", target / "symplex" / "_c.abi3.so")
         assert f"{target}/symplex/libsymplex.so.0" in found and "not found" not in found, found
         for python in pythons():
-            said = run(python, "-m", "symplex", "doctor", cwd=folder, env=dict(CLEAN, HOME=folder, PYTHONPATH=str(target)))
+            said = run(python, "-m", "symplex", "doctor", cwd=folder,
+                       env=dict(CLEAN, HOME=folder, PYTHONPATH=str(target)))
             assert "the result is right" in said and str(target) in said, said
             print("ok", run(python, "--version").strip(), python)
         (target / "symplex" / "symplex-client").unlink()
