@@ -487,12 +487,18 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     return status;
 }
 
+#define CASES_CANDIDATES_MAX 3u
+
 /* The candidates that were found, best first. */
 static sx_code try_all(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, bool spills,
                        uint32_t first, sx_pipe_choice *c, bool *accepted)
 {
+    uint32_t end = c->search.best_count;
     *accepted = false;
-    for (uint32_t i = first; i < c->search.best_count && !*accepted; i++) {
+    if (s->probe != NULL && pipe->steady->cases) { /* each of them is lowered for every value */
+        end = end < first + CASES_CANDIDATES_MAX ? end : first + CASES_CANDIDATES_MAX;
+    }
+    for (uint32_t i = first; i < end && !*accepted; i++) {
         c->candidate = &c->search.best[i];
         SX_TRY(try_schedule(cx, pipe, s, spills, c, accepted));
         if (!*accepted && c->slower[0] == '\0' && is_of_blocks(&c->candidate->schedule)) {
@@ -522,7 +528,8 @@ sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_p
         SX_TRY(sx_search_rest(cx, a, pipe->device, c->rhs_constant, &c->search));
         SX_TRY(try_all(cx, pipe, s, false, blocks, c, &found));
     }
-    if (!found && c->plan.refused == 0) { /* none fits its registers: the last resort */
+    bool cases = s->probe != NULL && pipe->steady->cases;
+    if (!found && c->plan.refused == 0 && !cases) { /* none fits its registers: the last resort */
         SX_TRY(try_all(cx, pipe, s, true, 0, c, &found));
     }
     if (found) {

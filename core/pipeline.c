@@ -359,7 +359,7 @@ static void pipe_fini(sx_pipe *pipe)
 }
 
 static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_variants *one,
-                             bool *does)
+                             bool *does, bool *unsteady)
 {
     sx_image image;
     sx_pipe pipe = *like;
@@ -380,7 +380,8 @@ static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_vari
     }
     pipe_fini(&pipe);
     sx_image_fini(&image);
-    if (code == SX_COMPILE && pipe.unsteady) {
+    *unsteady = code == SX_COMPILE && pipe.unsteady;
+    if (*unsteady) {
         sx_ctx_reset_error(cx);
         return SX_OK;
     }
@@ -388,11 +389,12 @@ static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_vari
 }
 
 /* Compiles variants into an image of their own, only to see whether one serves all of its interval, and well. */
-static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does)
+static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does,
+                            bool *unsteady)
 {
     sx_arena outer = cx->arena;
     sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = compile_trial(cx, self, one, does);
+    sx_code code = compile_trial(cx, self, one, does, unsteady);
     sx_arena_fini(&cx->arena);
     cx->arena = outer;
     return code;

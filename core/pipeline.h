@@ -279,7 +279,9 @@ void sx_pipe_follows_of(const sx_pipe *pipe, uint32_t part, int64_t follows[3]);
  *   errors   SX_LIMIT too many; those of `serves` */
 typedef struct {
     void *self;
-    sx_code (*serves)(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does);
+    /* *unsteady: it does not, whatever that would cost. */
+    sx_code (*serves)(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does,
+                      bool *unsteady);
 } sx_pipe_trial;
 sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
                     sx_pipe_variants *cut);

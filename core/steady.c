@@ -15,6 +15,9 @@
 #define WITHOUT_CASES_MAX 8u
 /* So many values at most have cases in one variant: every one of them is looked at. */
 #define CASES_VALUES_MAX 1024
+/* Some kernel has no cases in so many trials of one piece: no others are made. */
+#define UNSTEADY_MAX 5u
+#define UNSTEADY_LOW 64
 /* Where so many values in a row have a variant each, the others get one each without a trial. */
 #define ALONE_MAX 3u
 
@@ -173,7 +176,8 @@ void sx_pipe_follows_of(const sx_pipe *pipe, uint32_t part, int64_t follows[3])
 
 /* The variants with one piece for the symbol. */
 static sx_code try_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
-                         sx_pipe_piece piece, const sx_pipe_trial *trial, bool *does)
+                         sx_pipe_piece piece, const sx_pipe_trial *trial, bool *does,
+                         bool *unsteady)
 {
     sx_pipe_variants one = *from;
     one.symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
@@ -183,17 +187,17 @@ static sx_code try_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symb
     memcpy(one.symbol, from->symbol, from->symbol_count * sizeof(*one.symbol));
     one.symbol[symbol].piece = &piece;
     SX_ASSERT(one.symbol[symbol].count == 1);
-    return trial->serves(cx, trial->self, &one, does);
+    return trial->serves(cx, trial->self, &one, does, unsteady);
 }
 
 /* The longest piece from `low` on, of those whose length is the rest halved some times. */
 static sx_code find_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
                           sx_pipe_piece rest, const sx_pipe_trial *trial, sx_pipe_piece *piece)
 {
-    bool does = false;
+    bool does = false, unsteady;
     *piece = rest;
     while (piece->high > piece->low && !does) {
-        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does));
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does, &unsteady));
         if (!does) {
             piece->high = piece->low + (piece->high - piece->low) / 2;
         }
@@ -240,19 +244,25 @@ static sx_code cut_up(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tr
     return SX_OK;
 }
 
-/* The longest piece up to rest.high of those that begin at its low end, or at twice a begin. */
+/* The longest piece up to rest.high of those that begin at its low end, or at twice a begin. *none: there is no such
+ * piece, as it seems after some trials. */
 static sx_code find_piece_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
-                               sx_pipe_piece rest, const sx_pipe_trial *trial, sx_pipe_piece *piece)
+                               sx_pipe_piece rest, const sx_pipe_trial *trial, sx_pipe_piece *piece,
+                               bool *none)
 {
-    bool does = false;
+    bool does = false, unsteady;
+    uint32_t failed = 0;
     *piece = (sx_pipe_piece){.low = rest.low, .high = rest.high, .cases = true};
     piece->low = sx_max_i64(piece->low, piece->high - CASES_VALUES_MAX + 1);
-    while (piece->low < piece->high && !does) {
-        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does));
-        if (!does) {
-            piece->low = sx_min_i64(2 * piece->low, piece->high);
+    while (piece->low < piece->high && !does && failed < UNSTEADY_MAX) {
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does, &unsteady));
+        failed += unsteady ? 1 : 0;
+        if (!does) { /* in large steps where dear trials say nothing about cost */
+            int64_t times = unsteady && piece->low < UNSTEADY_LOW ? 8 : 2;
+            piece->low = sx_min_i64(times * piece->low, piece->high);
         }
     }
+    *none = !does && failed == UNSTEADY_MAX;
     return SX_OK;
 }
 
@@ -270,12 +280,10 @@ static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_
     if (piece == NULL || cut->symbol == NULL) {
         return cx->error.code;
     }
+    bool none = false;
     for (*done = true; rest.low <= rest.high && *done; rest.high = piece[most - count].low - 1) {
-        SX_TRY(find_piece_down(cx, from, symbol, rest, trial, &piece[most - ++count]));
-        *done = count < most || piece[0].low == rest.low;
-        if (!*done) {
-            break;
-        }
+        SX_TRY(find_piece_down(cx, from, symbol, rest, trial, &piece[most - ++count], &none));
+        *done = !none && (count < most || piece[0].low == rest.low);
     }
     memcpy(cut->symbol, from->symbol, from->symbol_count * sizeof(*cut->symbol));
     cut->symbol[symbol].piece = piece + (most - count);

@@ -233,7 +233,7 @@ END_TEST
 START_TEST(test_inner_dimensions_have_cases)
 {
     size_t bytes, alone;
-    compare(inner, (sx_interval){NAME("batch"), 1, 200}, 40, 8, &bytes, &alone);
+    compare(inner, (sx_interval){NAME("batch"), 1, 200}, 40, 12, &bytes, &alone);
 }
 END_TEST
 
