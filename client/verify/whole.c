@@ -172,8 +172,8 @@ static sx_code new_version(sx_ctx *cx, const comparing *c, sx_span name, const s
     return now != NULL ? sxr_state_read(cx, c->program, tensor, now, size) : cx->error.code;
 }
 
-/* An output whose exact elements are so much smaller than what rounding to f32 makes of them is zero, as the gradient of
- * a bias of keys is: the elements are what double precision rounds. How far off is relative to them says nothing. */
+/* An output whose exact elements are so much smaller than what rounding to f32 makes of them is zero, as the gradient
+ * of a bias of keys is: the elements are what double precision rounds. How far off is relative to them says nothing. */
 #define VANISHED 0x1p20
 
 static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, const sxv_pair *pair)
