@@ -4,18 +4,18 @@
 #include <string.h>
 
 const sxp_dtype sxp_dtypes[SXP_DTYPE_COUNT] = {
-    [SYMPLEX_F64] = {"float64", "float64", 'f', 8, 2},
-    [SYMPLEX_F32] = {"float32", "float32", 'f', 4, 2},
-    [SYMPLEX_BF16] = {"bfloat16", "uint16", 0, 2, 4},
-    [SYMPLEX_F16] = {"float16", "float16", 'f', 2, 2},
-    [SYMPLEX_F8E4M3] = {"float8_e4m3fn", "uint8", 0, 1, 10},
-    [SYMPLEX_F8E5M2] = {"float8_e5m2", "uint8", 0, 1, 12},
-    [SYMPLEX_I64] = {"int64", "int64", 'i', 8, 0},
-    [SYMPLEX_I32] = {"int32", "int32", 'i', 4, 0},
-    [SYMPLEX_I8] = {"int8", "int8", 'i', 1, 0},
-    [SYMPLEX_U8] = {"uint8", "uint8", 'u', 1, 1},
-    [SYMPLEX_BOOL] = {"bool", "bool", '?', 1, 6},
-    [SYMPLEX_I16] = {"int16", "int16", 'i', 2, 0},
+    [SYMPLEX_F64] = {"float64", "float64", 'f', 8, 2, 12},
+    [SYMPLEX_F32] = {"float32", "float32", 'f', 4, 2, 11},
+    [SYMPLEX_BF16] = {"bfloat16", "uint16", 0, 2, 4, 16},
+    [SYMPLEX_F16] = {"float16", "float16", 'f', 2, 2, 10},
+    [SYMPLEX_F8E4M3] = {"float8_e4m3fn", "uint8", 0, 1, 10, 20},
+    [SYMPLEX_F8E5M2] = {"float8_e5m2", "uint8", 0, 1, 12, 19},
+    [SYMPLEX_I64] = {"int64", "int64", 'i', 8, 0, 5},
+    [SYMPLEX_I32] = {"int32", "int32", 'i', 4, 0, 4},
+    [SYMPLEX_I8] = {"int8", "int8", 'i', 1, 0, 2},
+    [SYMPLEX_U8] = {"uint8", "uint8", 'u', 1, 1, 6},
+    [SYMPLEX_BOOL] = {"bool", "bool", '?', 1, 6, 1},
+    [SYMPLEX_I16] = {"int16", "int16", 'i', 2, 0, 3},
 };
 
 /* ---- DLPack, https://dmlc.github.io/dlpack/latest/c_api.html ---- */

@@ -39,6 +39,7 @@ typedef struct {
     char class; /* 'f' real, 'i' and 'u' whole numbers, '?' bool; 0: no format */
     uint8_t bytes;
     uint8_t dlpack; /* code of DLPack */
+    uint8_t xla;    /* number of XLA's interface for custom calls */
 } sxp_dtype;
 extern const sxp_dtype sxp_dtypes[];
 #define SXP_DTYPE_COUNT 12
@@ -77,4 +78,11 @@ extern PyType_Spec sxp_module_spec;
  * progress, output), as client/python/symplex/_compile.py gives them. */
 PyObject *sxp_compile(PyObject *self, PyObject *args);
 PyObject *sxp_ping(PyObject *self, PyObject *args);
+
+/* ---- custom calls of XLA ---- */
+
+/* The number by which an executable calls a module of this process, which stays open. */
+PyObject *sxp_xla_register(PyObject *self, PyObject *object);
+/* The handler of such calls, for jax.ffi.register_ffi_target: its attribute "module" is the number. */
+PyObject *sxp_xla_handler(PyObject *self, PyObject *nothing);
 #endif

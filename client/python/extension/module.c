@@ -122,6 +122,9 @@ static PyMethodDef methods[] = {
     {"compile", sxp_compile, METH_VARARGS,
      "A program to module file, text or file; see symplex.compile."},
     {"ping", sxp_ping, METH_VARARGS, "Who answers on a socket: (version, build, boot id, pid)."},
+    {"xla_register", sxp_xla_register, METH_O,
+     "The number by which a custom call of XLA names a module; the module stays open."},
+    {"xla_handler", sxp_xla_handler, METH_NOARGS, "A capsule with the handler of such calls."},
     {NULL, NULL, 0, NULL}};
 
 static PyModuleDef_Slot slots[] = {{Py_mod_exec, (void *)begin}, {0, NULL}};

@@ -5,9 +5,11 @@
     module = symplex.load("mlp.sxm")     # a module file
     f = symplex.jit(function)            # a function over NumPy arrays, traced and compiled at its first call
     g = symplex.value_and_grad(loss)     # with the gradient of its first argument
+    f = symplex.jax.jit(jax_function)    # instead of jax.jit
 
 `python -m symplex doctor` says what works here.
 """
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from symplex._compile import compile, compile_bytes, compile_file, compile_onnx, optimize
@@ -29,8 +31,10 @@ __all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "
 
 
 def __getattr__(name: str) -> Any:
-    """Tracing needs NumPy; the rest of the package does not."""
+    """Tracing needs NumPy, and symplex.jax JAX; the rest of the package does not."""
     if name in ("Function", "TraceError", "grad", "jit", "value_and_grad"):
         from symplex import _jit
         return getattr(_jit, name)
+    if name == "jax":
+        return importlib.import_module("symplex.jax")
     raise AttributeError(f"module 'symplex' has no attribute '{name}'")

@@ -46,7 +46,8 @@ def main():
         run(sys.executable, "-m", "pip", "install", "--disable-pip-version-check", "--no-index", "--no-deps",
             "--target", target, wheel)
         names = set(zipfile.ZipFile(wheel).namelist())
-        for name in ("__init__.py", "_c.abi3.so", "_c.pyi", "py.typed", "libsymplex.so.0", "symplex-client"):
+        for name in ("__init__.py", "_c.abi3.so", "_c.pyi", "py.typed", "libsymplex.so.0", "symplex-client",
+                     "jax/__init__.py"):
             assert f"symplex/{name}" in names, names
         dynamic = run("readelf", "-d", target / "symplex" / "_c.abi3.so")
         assert "[$ORIGIN]" in dynamic and str(ROOT) not in dynamic and "libpython" not in dynamic, dynamic

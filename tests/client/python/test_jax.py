@@ -1,0 +1,300 @@
+#!/usr/bin/env python3
+"""symplex.jax.jit beside jax.jit: the same functions, alone, inside of jax.jit, under vmap and grad.
+
+Where operands are small whole numbers and results are sums and products of them, equal means equal. Elsewhere JAX
+itself gives the measure: the function is also computed from the same numbers in f64, and ours may be as far from that
+as 8 times what jax.jit in f32 is, or 8 units in the last place of the largest value, whichever is more: both round
+each operation once, in another order."""
+import os
+import pathlib
+import sys
+import threading
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
+os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
+import jax  # noqa: E402
+import jax.numpy as jnp  # noqa: E402
+import numpy as np  # noqa: E402
+from jax import lax  # noqa: E402
+
+import symplex  # noqa: E402
+
+jax.config.update("jax_enable_x64", True)
+SEED = int(os.environ.get("SX_SEED", "20261124"))
+RNG = np.random.default_rng(SEED)
+X = jnp.asarray(np.arange(12).reshape(3, 4) % 7 - 3, jnp.float32)
+W = jnp.asarray(np.arange(20).reshape(4, 5) % 5 - 2, jnp.float32)
+I = jnp.array([2, 0, 1, 5, -1])
+IMAGE = jnp.asarray(RNG.integers(-3, 4, (2, 3, 8, 8)), jnp.float32)
+FILTER = jnp.asarray(RNG.integers(-2, 3, (4, 3, 3, 3)), jnp.float32)
+
+
+def jit(function, **options):
+    return symplex.jax.jit(function, strict=True, threads=1, **options)
+
+
+def pairs(got, want):
+    got, want = jax.tree.leaves(got), jax.tree.leaves(want)
+    assert len(got) == len(want), (len(got), len(want))
+    for i, (g, w) in enumerate(zip(got, want)):
+        assert g.shape == w.shape and g.dtype == w.dtype, (i, g.shape, w.shape, g.dtype, w.dtype)
+        yield i, np.asarray(g), np.asarray(w)
+
+
+def same(function, *args, by=jit):
+    for i, g, w in pairs(by(function)(*args), jax.jit(function)(*args)):
+        assert np.array_equal(g, w, equal_nan=w.dtype.kind == "f"), (i, g, w)
+
+
+def near(function, *args, by):
+    """`by` makes of a function what is compared: the function itself, its gradient, a batch of it."""
+    wide = [jax.tree.map(lambda x: x.astype(jnp.float64) if x.dtype == jnp.float32 else x, x) for x in args]
+    exact = jax.tree.leaves(by(function, jax.jit)(*wide))
+    theirs = jax.tree.leaves(by(function, jax.jit)(*args))
+    for i, g, w in pairs(by(function, jit)(*args), theirs):
+        e = np.asarray(exact[i], np.float64)
+        assert np.all(np.isfinite(e)) and np.all(np.isfinite(g)), (i, g, e)
+        unit = np.finfo(np.float32).eps * np.max(np.abs(e), initial=0)
+        allowed = 8 * max(np.max(np.abs(w - e), initial=0), unit)
+        assert np.max(np.abs(g - e), initial=0) <= allowed, (i, np.max(np.abs(g - e)), allowed)
+
+
+def alone(function, how):
+    return how(function)
+
+
+def fails(kind, part, function, *args):
+    try:
+        function(*args)
+    except kind as error:
+        assert part in str(error), f"{part!r} is not in {error}"
+        return
+    raise AssertionError(f"nothing was raised, {kind} was expected: {part}")
+
+
+def test_elements():
+    same(lambda x: (x + 1, 2 - x, x * x, x / 2, -x, abs(x), x**2, x**-2 + 0, jnp.floor(x / 2), jnp.ceil(x / 2),
+                    jnp.round(x / 2), jnp.sign(x), jnp.maximum(x, 0), jnp.minimum(x, 1), jnp.clip(x, 0, 1),
+                    jnp.where(x > 0, x, -1), lax.rem(x, jnp.float32(2)), jnp.isfinite(x / 0), x == 1, x != 1, x < 1,
+                    x <= 1, x > 1, x >= 1, (x > 0) & (x < 2), ~(x > 0), (x > 0) ^ (x < 2)), X)
+    near(lambda x: (jnp.exp(x), jnp.expm1(x), jnp.expm1(x / 1000), jnp.log(abs(x) + 1), jnp.log1p(abs(x)),
+                    jnp.log1p(x / 1000), jnp.tanh(x), jnp.sin(x), jnp.cos(x), jnp.tan(x), lax.erf(x), lax.erfc(x),
+                    jnp.sqrt(abs(x)), lax.rsqrt(abs(x) + 1), jnp.exp2(x), (abs(x) + 1)**2.5), X, by=alone)
+    near(lambda x: (jax.nn.sigmoid(x), jax.nn.gelu(x), jax.nn.gelu(x, approximate=False), jax.nn.silu(x),
+                    jax.nn.elu(x), jax.nn.softplus(x), jax.nn.leaky_relu(x), jax.nn.softmax(x), jax.nn.log_softmax(x),
+                    jax.nn.logsumexp(x, 1), jax.nn.standardize(x), jax.nn.glu(x)), X, by=alone)
+    far = jnp.asarray([-80, -9, -1e-30, 0, 1e-30, 9, 80], jnp.float32)
+    near(jnp.expm1, far[:-1], by=alone)
+    near(lax.erfc, far[1:-2], by=alone)
+    near(jnp.log1p, far[2:], by=alone)
+    for i in (-1, -2, 0, 1):  # by themselves: each is the largest
+        near(jnp.expm1, far[i], by=alone)
+    near(lax.erfc, far[-2] / 2, by=alone)
+    ends = jnp.asarray([-jnp.inf, jnp.inf, jnp.nan], jnp.float32)
+    same(lambda x: (jnp.expm1(x), lax.erfc(x), jnp.log1p(x)), ends)
+
+
+def test_types():
+    for dtype in (jnp.float64, jnp.float32, jnp.float16, jnp.bfloat16, jnp.int64, jnp.int32, jnp.int16, jnp.int8,
+                  jnp.uint8):
+        x = jnp.abs(X).astype(dtype)
+        same(lambda x: (x + x, x * 2, x @ x.T, x.sum(axis=0, dtype=x.dtype), x.max(), x.astype(jnp.float32),
+                        x.astype(bool), jnp.where(x > 1, x, x + 1), x[::2], x == 2), x)
+    same(lambda b: (b | b[::-1], b & True, jnp.all(b, 1), jnp.any(b), b.astype(jnp.int32), b.sum()), X > 0)
+    fails(symplex.Unimplemented, "elements of uint32", jit(lambda x: x + 1), jnp.arange(3, dtype=jnp.uint32))
+
+
+def test_reductions_and_order():
+    same(lambda x: (x.sum(), x.sum(0), x.prod(1), x.max(0), x.min(), jnp.argmax(x, 1), jnp.argmin(x, 0),
+                    jnp.argmax(x > 0, 1), jnp.sort(x, 0), jnp.argsort(-x, 1), jnp.cumsum(x, 1), jnp.cumprod(x, 0),
+                    lax.cummax(x, 1, reverse=True), lax.cummin(x), lax.top_k(x, 2), jnp.flip(x), x.mean(1)), X)
+    nan = X.at[1, 2].set(jnp.nan)
+    same(lambda x: (x.max(1), jnp.argmax(x, 1), jnp.argmin(x, 1), x.sum(0)), nan)
+    near(lambda x: (jnp.var(x, 1), jnp.std(x), jnp.linalg.norm(x, axis=1)), X, by=alone)
+
+
+def test_shapes():
+    same(lambda x: (jnp.pad(x, 1), jnp.tile(x, (2, 3)), jnp.repeat(x, 2, 0), jnp.roll(x, 1, 1), x.T, x.reshape(2, 6),
+                    jnp.concatenate([x, x]), jnp.split(x, 2, 1), jnp.tril(x), jnp.stack([x, x], 1), x[None], x[1:, ::2],
+                    x[0], x[:, -1], jnp.arange(4) * x[0].astype(int), jnp.eye(3) @ x.astype(float), jnp.zeros((0, 4)),
+                    lax.pad(x, jnp.float32(7), ((-1, 2, 0), (0, 0, 1))), jnp.squeeze(x[:1]), x, x), X)
+
+
+def test_indices():
+    same(lambda x, i: (x[i], jnp.take(x, i, axis=1), jax.nn.one_hot(i, 5), x.at[i].add(1.), x.at[0].set(1.),
+                       jnp.take_along_axis(x, jnp.array([[1], [2], [0]]), 1), x.at[i, 0].multiply(2.),
+                       x[i[:3], i[:3]], x.at[:, i].max(0.), x.at[i].min(0.), x.at[i, i].set(7., mode="drop"),
+                       x.at[i].get(mode="clip"), x.at[i].get(mode="fill", fill_value=9.),
+                       x.at[i].add(1., mode="clip"), x.T[i][:, i]), X, I)
+    same(lambda x, i: (lax.dynamic_slice(x, (i, i), (2, 2)), lax.dynamic_update_slice(x, x[:1, :2] * 2, (i, i)),
+                       lax.dynamic_index_in_dim(x, i, 0), x[i]), X, jnp.int32(2))
+    fails(symplex.Unimplemented, "gather: slices that begin at an index",
+          jit(lambda x, i: lax.gather(x, i, lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 4))), X,
+          jnp.array([[0], [1]]))
+
+
+def test_products():
+    same(lambda x, w: (x @ w, jnp.einsum("ij,jk->ki", x, w), jnp.outer(x[0], x[1]), x @ x.T, jnp.dot(x[0], x[1]),
+                       jnp.einsum("bij,bjk->bki", jnp.stack([x, x + 1]), jnp.stack([w, w])),
+                       lax.dot(x.astype(jnp.bfloat16), w.astype(jnp.bfloat16), preferred_element_type=jnp.float32)),
+         X, W)
+    q = jnp.asarray(RNG.standard_normal((2, 16, 4, 8)), jnp.float32)
+    near(lambda q, k: jax.nn.dot_product_attention(q, k, k * 2, is_causal=True), q, q[::-1], by=alone)
+
+
+def test_windows():
+    same(lambda a, b: (lax.conv_general_dilated(a, b, (1, 1), "SAME"),
+                       lax.conv_general_dilated(a, b, (2, 1), ((1, 0), (0, 2)), rhs_dilation=(1, 2)),
+                       lax.conv_transpose(a, b, (2, 2), "SAME", dimension_numbers=("NCHW", "OIHW", "NCHW")),
+                       lax.conv_general_dilated(a.transpose(0, 2, 3, 1), b.transpose(2, 3, 1, 0), (1, 1), "VALID",
+                                                dimension_numbers=("NHWC", "HWIO", "NHWC"))), IMAGE, FILTER)
+    same(lambda a: (lax.reduce_window(a, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), "SAME"),
+                    lax.reduce_window(a, 0., lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID"),
+                    lax.reduce_window(a, jnp.inf, lax.min, (1, 1, 2, 2), (1, 1, 1, 1), "VALID")), IMAGE)
+
+
+def test_control():
+    same(lambda x: (lax.scan(lambda c, s: (c + s, c * 2), x[0], x),
+                    lax.scan(lambda c, s: (c + s, c), x[0], x, reverse=True),
+                    lax.fori_loop(0, 5, lambda i, c: c * 2 + i, x), lax.map(lambda r: r.sum(), x),
+                    lax.while_loop(lambda c: c.max() < 100, lambda c: c * 2 + x.max(), x),
+                    lax.cond(x.sum() > 0, lambda c: c * 2, lambda c: c - x, x)), X)
+    for branch in (-1, 0, 1, 2, 9):
+        same(lambda x, j: lax.switch(j, [lambda c: c * 2, lambda c: c - 1, lambda c: c + 7], x), X, jnp.int32(branch))
+    fails(symplex.Unimplemented, "effect", jit(lambda x: (jax.debug.print("{}", x), x)[1]), X)
+
+
+PARAMETERS = {"w1": jnp.asarray(RNG.standard_normal((6, 24)), jnp.float32), "b1": jnp.zeros(24, jnp.float32),
+              "w2": jnp.asarray(RNG.standard_normal((24, 4)), jnp.float32)}
+BATCH = jnp.asarray(RNG.standard_normal((16, 6)), jnp.float32)
+LABELS = jnp.asarray(RNG.integers(0, 4, 16))
+
+
+def mlp(p, x, labels):
+    logits = jax.nn.log_softmax(jnp.tanh(x @ p["w1"] + p["b1"]) @ p["w2"])
+    return -jnp.take_along_axis(logits, labels[:, None], 1).mean()
+
+
+def lstm(w, x):
+    def cell(carry, s):
+        h, c = carry
+        i, f, g, o = jnp.split(jnp.concatenate([s, h]) @ w, 4)
+        c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+        h = jax.nn.sigmoid(o) * jnp.tanh(c)
+        return (h, c), h
+    zero = jnp.zeros(5, w.dtype)
+    return (lax.scan(cell, (zero, zero), x)[1]**2).sum()
+
+
+def cnn(k, a):
+    y = jax.nn.relu(lax.conv_general_dilated(a, k, (1, 1), "SAME"))
+    y = lax.reduce_window(y, -jnp.inf, lax.max, (1, 1, 3, 3), (1, 1, 2, 2), "SAME")
+    return (y**2).mean()
+
+
+def test_gradients():
+    near(mlp, PARAMETERS, BATCH, LABELS, by=lambda f, how: jax.value_and_grad(how(f)))
+    near(mlp, PARAMETERS, BATCH, LABELS, by=lambda f, how: how(jax.value_and_grad(f)))
+    w = jnp.asarray(RNG.standard_normal((8, 20)) / 3, jnp.float32)
+    rows = jnp.asarray(RNG.standard_normal((2, 7, 3)), jnp.float32)
+    near(lstm, w, rows[0], by=lambda f, how: jax.grad(how(f), (0, 1)))
+    near(lstm, w, rows, by=lambda f, how: jax.vmap(jax.grad(how(f)), (None, 0)))
+    near(cnn, FILTER, IMAGE / 4, by=lambda f, how: jax.grad(how(f), (0, 1)))
+    near(lambda x: (jnp.sin(x) * x).sum(), BATCH,
+         by=lambda f, how: jax.grad(lambda x: (jax.grad(lambda y: how(f)(y))(x)**2).sum()))
+    near(lambda x: lax.cond(x.sum() > 0, lambda c: (c**2).sum(), lambda c: c.sum(), x), BATCH,
+         by=lambda f, how: jax.grad(how(f)))
+    near(jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum()), BATCH, by=lambda f, how: jax.grad(how(f)))
+    fails(TypeError, "forward-mode", jax.jvp, jit(jnp.sin), (BATCH,), (BATCH,))
+
+
+def test_training():
+    """Fifty steps with momentum: f32 moves away from f64 as jax.jit does."""
+    def step(p, m, x, labels):
+        loss, slope = jax.value_and_grad(mlp)(p, x, labels)
+        m = jax.tree.map(lambda a, b: 0.875 * a + b, m, slope)
+        return jax.tree.map(lambda a, b: a - b / 16, p, m), m, loss
+
+    def trained(how):
+        def run(p, x, labels):
+            made, m = how(step), jax.tree.map(jnp.zeros_like, p)
+            for _ in range(50):
+                p, m, loss = made(p, m, x, labels)
+            return p, loss
+        return run
+    near(mlp, PARAMETERS, BATCH, LABELS, by=lambda f, how: trained(how))
+    assert trained(jit)(PARAMETERS, BATCH, LABELS)[1] < mlp(PARAMETERS, BATCH, LABELS) / 2
+
+
+def test_composition():
+    same(lambda x, w: x @ w, X, W, by=lambda f: jax.jit(lambda x, w: jit(f)(x + 1, w) - jit(f)(jnp.ones_like(x), w)))
+    same(lambda x, w: x @ w, X, W, by=lambda f: lambda x, w: jax.vmap(jit(f), (0, None))(x, w))
+    for axes in ((0, 0), (1, None), (None, 1)):
+        x, w = jnp.stack([X, X + 1, X - 1], axes[0] or 0), jnp.stack([W, W, W + 1], axes[1] or 0)
+        args = x if axes[0] is not None else X, w if axes[1] is not None else W
+        want = jax.vmap(lambda x, w: (x @ w, w), axes)(*args)
+        for i, g, w in pairs(jax.vmap(jit(lambda x, w: (x @ w, w)), axes)(*args), want):
+            assert np.array_equal(g, w), i
+    same(lambda x: jit(lambda y: jit(lambda z: z + 1)(y) * 2)(x), X)
+    kept = 3 * X
+    same(lambda x: x + kept, X)  # an array from outside
+    assert jax.grad(lambda w: jit(lambda x: x * w)(jnp.ones(3)).sum())(2.) == 3
+    tree = jit(lambda p, *, scale: {"y": [p["x"] * scale, (p["x"],)]})({"x": X}, scale=2)
+    assert np.array_equal(tree["y"][0], X * 2) and np.array_equal(tree["y"][1][0], X)
+    assert np.array_equal(jit(lambda x, n: x * n if n > 2 else x, static_argnums=1)(X, 3), X * 3)
+    assert jit(lambda x: {})(X) == {} and jit(lambda: jnp.ones(3))().shape == (3,)
+    decorated = symplex.jax.jit(strict=True)(lambda x: x + 1)
+    assert np.array_equal(decorated(np.asarray(X)), X + 1)
+
+
+def test_left_to_xla():
+    def drop(x):
+        return jnp.where(jax.random.uniform(jax.random.key(0), x.shape) > 0.5, x, 0)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        function = symplex.jax.jit(drop)
+        assert np.array_equal(function(X), drop(X)) and np.array_equal(function(X[:2]), drop(X[:2]))
+    told = [str(w.message) for w in told if "symplex" in str(w.message)]
+    assert told == ["symplex: drop is left to XLA: the primitive random_seed cannot be compiled"], told
+    fails(symplex.Unimplemented, "drop: the primitive random_seed cannot be compiled (strict=True)", jit(drop), X)
+
+
+def test_custom_call():
+    """What XLA hands over is checked: numbers of modules, types and shapes."""
+    same(lambda x: x + 1, X)
+
+    def call(number, x, shape=(3, 4)):
+        return jax.ffi.ffi_call("symplex_module", jax.ShapeDtypeStruct(shape, jnp.float32))(x, module=np.int64(number))
+    module = symplex.compile(symplex.jax.lower(lambda x: x * 2, X), threads=1)
+    from symplex import _c
+    number = _c.xla_register(module)
+    assert np.array_equal(call(number, X), X * 2)
+    for wrong in (0, number + 1, number ^ (1 << 40), -1):
+        fails(Exception, "a module of another process", call, wrong, X)
+    fails(Exception, "a buffer is not what the module needs", call, number, X.T)
+    fails(Exception, "a buffer is not what the module needs", call, number, X.astype(jnp.float64))
+    fails(Exception, "a buffer is not what the module needs", call, number, X, (3, 5))
+    fails(TypeError, "a symplex.Module is needed", _c.xla_register, 3)
+
+
+def test_threads():
+    function = jit(lambda x: (x @ x.T).sum())
+    found = []
+    threads = [threading.Thread(target=lambda i=i: found.append((i, [float(function(X + i)) for _ in range(50)])))
+               for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 4
+    for i, values in found:
+        assert set(values) == {float(((X + i) @ (X + i).T).sum())}, (i, values)
+
+
+if __name__ == "__main__":
+    print(f"seed: SX_SEED={SEED}")
+    for name, test in list(globals().items()):
+        if name.startswith("test_") and (len(sys.argv) < 2 or name in sys.argv[1:]):
+            test()
+            print("ok", name)
