@@ -53,9 +53,10 @@ static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
     }
 }
 
-static void run_kernel(sxr_program *program, const sx_module_launch *launch, void *const *buffer)
+static void run_kernel(sxr_program *program, uint32_t index, void *const *buffer)
 {
     SX_ASSERT(sxr_runs_here(program));
+    const sx_module_launch *launch = &program->module.launch[index];
     grid_task task = {program, &program->module.kernel[launch->kernel], buffer};
     int64_t points = 0;
     for (uint32_t p = 0; p < task.kernel->part_count; p++) {
@@ -63,7 +64,7 @@ static void run_kernel(sxr_program *program, const sx_module_launch *launch, voi
     }
     uint32_t mxcsr = sxr_mxcsr_get();
     sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
-    sxr_pool_run(program->pool, run_points, &task, points);
+    sxr_pool_repeat(program->pool, &program->habit[index], run_points, &task, points);
     sxr_mxcsr_set(mxcsr);
 }
 
@@ -126,7 +127,7 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
     SX_ASSERT(index < program->module.launch_count && program->device == NULL);
     const sx_module_launch *launch = &program->module.launch[index];
     switch ((sx_module_launch_kind)launch->kind) {
-    case SX_LAUNCH_KERNEL: run_kernel(program, launch, buffer); return;
+    case SX_LAUNCH_KERNEL: run_kernel(program, index, buffer); return;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_SLICE:
     case SX_LAUNCH_ROW:

@@ -205,6 +205,7 @@ static sx_code make_arrays(sx_ctx *cx, sxr_program *program)
     SX_TRY(make_array(cx, module->part_count, sizeof(*program->part), &program->part));
     SX_TRY(make_array(cx, module->part_count, sizeof(uint32_t), &program->part_case));
     SX_TRY(make_array(cx, module->number_count, sizeof(int64_t), &program->number));
+    SX_TRY(make_array(cx, module->launch_count, sizeof(*program->habit), &program->habit));
     return make_array(cx, module->launch_count, sizeof(*program->rounds), &program->rounds);
 }
 
@@ -440,5 +441,6 @@ void sxr_close(sxr_program *program)
     free(program->part_case);
     free(program->number);
     free(program->rounds);
+    free(program->habit);
     free(program);
 }

@@ -2,7 +2,8 @@
  *
  * Threads claim chunks of points as they come: a worker that the system does not let run delays nobody, the
  * others (the caller is number 0) do its share. Workers spin a short while between launches and sleep on a
- * futex after that. One launch at a time.
+ * futex after that. One launch at a time. A launch of a microsecond is over before a worker has heard of it: one that
+ * is repeated is tried both ways at first, and goes the faster way from then on.
  */
 #ifndef SX_CLIENT_RUNTIME_POOL_H
 #define SX_CLIENT_RUNTIME_POOL_H
@@ -19,4 +20,16 @@ sx_code sxr_pool_new(sx_ctx *cx, uint32_t threads, sxr_pool **pool);
 uint32_t sxr_pool_threads(const sxr_pool *pool);
 /* Runs `task` over [0, points) in chunks and returns when all are done. */
 void sxr_pool_run(sxr_pool *pool, sxr_pool_task task, void *self, int64_t points);
+
+/* What is known of a launch that is repeated: how long it took the caller alone and all threads together, at best.
+ * Zeros at first. With another number of points it is another launch. */
+typedef struct {
+    int64_t points;
+    uint64_t alone_ns, together_ns;
+    uint32_t tries;
+} sxr_pool_habit;
+/* The same, by the caller alone where that is known to be faster. Tries both up to four times each, unless all
+ * threads together take long. */
+void sxr_pool_repeat(sxr_pool *pool, sxr_pool_habit *habit, sxr_pool_task task, void *self,
+                     int64_t points);
 #endif

@@ -72,6 +72,8 @@ struct sxr_program {
     int64_t *number;
     /* [launch_count] how many rounds a loop has. */
     uint64_t *rounds;
+    /* [launch_count] of kernels on the processor: how they ran so far. */
+    sxr_pool_habit *habit;
     /* [tensor_count] copies of sxr_remember; NULL: nothing is remembered. */
     void **before;
     /* Of the slice or row that is launched: the number of its piece. */

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/runtime/cpu.h"
 #include "client/runtime/pool.h"
@@ -43,6 +44,62 @@ START_TEST(test_pool_covers_every_point_once)
     }
     sxr_pool *none;
     ck_sx_fails(&cx, sxr_pool_new(&cx, 0, &none), SX_LIMIT, "0 threads");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+typedef struct {
+    cover cover;
+    int64_t points;
+    uint64_t whole_ns, chunk_ns; /* how long a call takes, by the clock */
+    _Atomic uint32_t calls;
+} slow;
+
+static uint64_t now_ns(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void mark_slowly(void *self, uint32_t thread, int64_t first, int64_t last)
+{
+    slow *s = self;
+    uint64_t until = now_ns() + (last - first == s->points ? s->whole_ns : s->chunk_ns);
+    s->calls++;
+    mark(&s->cover, thread, first, last);
+    while (now_ns() < until) {
+    }
+}
+
+/* A launch whose chunks take longer than the whole is run by the caller alone, once that is known; one that all
+ * threads need long for never is. Every time each point is run once. */
+START_TEST(test_short_launches_run_alone)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, 1 << 20);
+    static const struct {
+        int64_t points;
+        uint64_t whole_ns, chunk_ns;
+        bool alone;
+    } row[] = {{64, 0, 2000, true}, {2, 200000, 100000, false}, {64, 400000, 20000, false}};
+    for (uint32_t r = 0; r < sizeof(row) / sizeof(row[0]); r++) {
+        sxr_pool *pool;
+        ck_sx_ok(&cx, sxr_pool_new(&cx, 3, &pool));
+        sxr_pool_habit habit = {0};
+        uint32_t calls = 0;
+        for (uint32_t round = 0; round < 20; round++) {
+            uint8_t hit[64] = {0};
+            slow s = {{hit, 3}, row[r].points, row[r].whole_ns, row[r].chunk_ns, 0};
+            sxr_pool_repeat(pool, &habit, mark_slowly, &s, row[r].points);
+            for (int64_t i = 0; i < 64; i++) {
+                ck_assert_uint_eq(hit[i], i < row[r].points ? 1 : 0);
+            }
+            calls = s.calls;
+        }
+        ck_assert_msg((calls == 1) == row[r].alone, "row %u: %u calls in the last round", r, calls);
+        sxr_pool_free(pool);
+    }
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -577,6 +634,7 @@ int main(void)
     Suite *suite = suite_create("client.runtime");
     TCase *cases = tcase_create("runtime");
     tcase_add_test(cases, test_pool_covers_every_point_once);
+    tcase_add_test(cases, test_short_launches_run_alone);
     tcase_add_test(cases, test_run_touches_every_grid_point);
     tcase_add_loop_test(cases, test_foreign_code_is_refused, 0, 4);
     tcase_add_test(cases, test_variants_run_by_their_guards);
