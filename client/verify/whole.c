@@ -1,5 +1,6 @@
 #include "client/verify/whole.h"
 
+#include <float.h>
 #include <math.h>
 
 #include "core/ir/effect.h"
@@ -172,6 +173,18 @@ static sx_code new_version(sx_ctx *cx, const comparing *c, sx_span name, const s
     return now != NULL ? sxr_state_read(cx, c->program, tensor, now, size) : cx->error.code;
 }
 
+/* What is further out by its own bound stays; among those that are not out at all, the one with the largest bound.
+ * Integers have a bound of 0: they are right or wrong, and hide no other output. */
+static void keep_furthest(sxv_whole *whole, double error, double bound)
+{
+    double ratio = error == 0 ? 0 : error / fmax(bound, DBL_MIN);
+    double before = whole->error == 0 ? 0 : whole->error / fmax(whole->bound, DBL_MIN);
+    if (ratio > before || (ratio == before && bound > whole->bound)) {
+        whole->error = error;
+        whole->bound = bound;
+    }
+}
+
 /* An output whose exact elements are so much smaller than what rounding to f32 makes of them is zero, as the gradient
  * of a bias of keys is: the elements are what double precision rounds. How far off is relative to them says nothing. */
 #define VANISHED 0x1p20
@@ -197,10 +210,7 @@ static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, cons
     bool coarse = got.error > c->precise[output->node.i] && !vanishes;
     whole->imprecise = whole->imprecise || got.verdict == SXV_IMPRECISE || coarse;
     whole->spread = vanishes ? whole->spread : fmax(whole->spread, got.spread);
-    if (got.error * whole->bound >= whole->error * got.bound) { /* further out, by its own bound */
-        whole->error = got.error;
-        whole->bound = got.bound;
-    }
+    keep_furthest(whole, got.error, got.bound);
     if (got.verdict == SXV_WRONG && !c->wide) {
         return SX_FAIL(cx, SX_MISMATCH,
                        "output %.*s: element %llu is %.9g, the program as sent gives %.9g (error "
@@ -235,10 +245,7 @@ void sxv_whole_add(sxv_whole *whole, const sxv_whole *more)
     whole->wrong += more->wrong;
     whole->imprecise = whole->imprecise || more->imprecise;
     whole->spread = fmax(whole->spread, more->spread);
-    if (more->error * whole->bound >= whole->error * more->bound) {
-        whole->error = more->error;
-        whole->bound = more->bound;
-    }
+    keep_furthest(whole, more->error, more->bound);
 }
 
 /* Mostly the rounded reference tells that all is right. Where it does not, both are computed. */

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "client/verify/compare.h"
+#include "client/verify/whole.h"
 #include "core/base/rng.h"
 
 #define ELEMENTS 1000
@@ -81,12 +82,40 @@ START_TEST(test_one_element)
 }
 END_TEST
 
+/* Of several outputs the one that is furthest out by its own bound is told, in whatever order they come; integers,
+ * which have no bound, hide none of the others while they are right. */
+START_TEST(test_furthest_output)
+{
+    static const struct {
+        double first_error, first_bound, second_error, second_bound, error, bound;
+    } row[] = {
+        {1e-7, 1e-6, 0, 0, 1e-7, 1e-6},
+        {1e-7, 1e-6, 5e-7, 1e-6, 5e-7, 1e-6},
+        {1e-7, 1e-6, 2e-7, 1e-5, 1e-7, 1e-6},
+        {0, 1e-6, 0, 0, 0, 1e-6},
+        {1e-7, 1e-6, 1, 0, 1, 0},
+    };
+    for (uint32_t r = 0; r < SX_COUNT(row); r++) {
+        sxv_whole a = {.error = row[r].first_error, .bound = row[r].first_bound};
+        sxv_whole b = {.error = row[r].second_error, .bound = row[r].second_bound};
+        for (uint32_t swapped = 0; swapped < 2; swapped++) {
+            sxv_whole all = {0};
+            sxv_whole_add(&all, swapped ? &b : &a);
+            sxv_whole_add(&all, swapped ? &a : &b);
+            ck_assert_msg(all.error == row[r].error && all.bound == row[r].bound,
+                          "row %u: %g of %g", r, all.error, all.bound);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("verify.compare");
     TCase *cases = tcase_create("compare");
     tcase_add_test(cases, test_rounded_is_stricter);
     tcase_add_test(cases, test_one_element);
+    tcase_add_test(cases, test_furthest_output);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
