@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/grad/sweep.h"
+#include "core/ir/check.h"
 #include "core/ir/effect.h"
 #include "core/ir/origin.h"
 #include "core/ir/plain.h"
@@ -25,6 +26,9 @@ static sx_code find_output(task *t)
 {
     sx_span name = t->request->output;
     if (name.len == 0 && t->from->output_count != 1) {
+        sx_short first = sx_short_name(t->from->output_count > 0 ? t->from->output[0].name : name);
+        sx_hint(t->s.cx, "--of NAME of the client says it; the first output is \"%s\".",
+                first.text);
         return SX_FAIL(t->s.cx, SX_INPUT,
                        "the program has %u outputs: which one is differentiated?",
                        t->from->output_count);

@@ -92,8 +92,12 @@ static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding
     int64_t value[SX_SYMBOLS_MAX] = {0};
     for (uint32_t s = 0; s < graph->symbol_count; s++) {
         if (!bound[s] && sx_symbol_is_declared(&graph->symbol[s])) {
-            sx_hint(cx, "Name it with its value: 'dims' of a request, --dim %s=N of the client.",
-                    sx_short_name(graph->symbol[s].name).text);
+            sx_short name = sx_short_name(graph->symbol[s].name);
+            sx_hint(
+                cx,
+                "Name it with its value, or an interval: 'dims' of a request, --dim %s=N or --dim "
+                "%s=1..N of the client.",
+                name.text, name.text);
             return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" has no value, within [%lld, %lld]",
                            sx_short_name(graph->symbol[s].name).text,
                            (long long)graph->symbol[s].low, (long long)graph->symbol[s].high);

@@ -270,6 +270,7 @@ def test_refused(folder):
     for arguments, status, part in (
             ([source], 2, "--wrt is missing"),
             ([source, "--wrt", "weights"], 4, "2 outputs: which one is differentiated?"),
+            ([source, "--wrt", "weights"], 4, '--of NAME of the client says it; the first output is "'),
             ([source, "--wrt", "w9", "--of", "loss"], 4, 'parameter "w9": the program has none of this name'),
             ([source, "--wrt", "labels", "--of", "loss"], 4, 'parameter "labels" is i64: gradients are of floats'),
             ([source, "--wrt", "w1", "--of", "lost"], 4, 'output "lost": the program has none of this name'),
