@@ -1,4 +1,4 @@
-/* bench_backward.c - a block of a network with the gradients for all its weights, against JAX, in turns. */
+/* bench_backward.c - a block of a network with the gradients for all its weights, against JAX and PyTorch, in turns. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -88,6 +88,56 @@ static sx_code compile(sx_ctx *cx, const block *b, sx_buf *module)
     return code;
 }
 
+/* Who else computes it, and in whose Python. */
+static const struct {
+    const char *engine, *python;
+} others[] = {{"jax", "python.sh"}, {"torch", "frameworks.sh"}, {"inductor", "frameworks.sh"}};
+
+static bool start_other(sx_bench_peer *other, uint32_t which, const char *name, uint32_t threads)
+{
+    char script[] = SX_SOURCE_DIR "/tests/bench/peer_backward.py";
+    char python[256], count[16], block_name[16], engine[16];
+    (void)snprintf(python, sizeof(python), SX_SOURCE_DIR "/tests/tools/%s", others[which].python);
+    (void)snprintf(count, sizeof(count), "%u", threads);
+    (void)snprintf(block_name, sizeof(block_name), "%s", name);
+    (void)snprintf(engine, sizeof(engine), "%s", others[which].engine);
+    return sx_bench_peer_start(other, (char *[]){python, script, block_name, count, engine, NULL});
+}
+
+static void measure_turns(sx_ctx *cx, const sx_bench_options *options, const char *name,
+                          sxr_program *program)
+{
+    sx_bench_peer other[SX_COUNT(others)] = {0};
+    bool has[SX_COUNT(others)];
+    for (uint32_t k = 0; k < SX_COUNT(others); k++) {
+        has[k] = start_other(&other[k], k, name, sxr_threads(program));
+    }
+    double *sample = calloc((size_t)options->rounds * (1 + SX_COUNT(others)), sizeof(double));
+    SX_ASSERT(sample != NULL);
+    for (uint32_t round = 0; round < options->rounds; round++) {
+        sample[round] = sx_bench_least_ns(cx, program);
+        for (uint32_t k = 0; k < SX_COUNT(others); k++) {
+            sample[(k + 1) * options->rounds + round] =
+                has[k] ? sx_bench_peer_least_ns(&other[k]) : 0;
+        }
+    }
+    double ours = sx_bench_median(sample, options->rounds) / 1e6;
+    bool any = false;
+    for (uint32_t k = 0; k < SX_COUNT(others); k++) {
+        double theirs = sx_bench_median(sample + (k + 1) * options->rounds, options->rounds) / 1e6;
+        if (has[k]) {
+            sx_bench_put(options, &(sx_bench_row){"backward", name, "run", ours, "ms",
+                                                  other[k].name, theirs});
+        }
+        any = any || has[k];
+        sx_bench_peer_stop(&other[k]);
+    }
+    if (!any) {
+        sx_bench_put(options, &(sx_bench_row){"backward", name, "run", ours, "ms", NULL, 0});
+    }
+    free(sample);
+}
+
 static int measure(const sx_bench_options *options, const block *b)
 {
     sx_ctx cx;
@@ -102,27 +152,7 @@ static int measure(const sx_bench_options *options, const block *b)
         (void)fprintf(stderr, "symplex-bench: %s\n", cx.error.text);
         return sx_code_exit(code);
     }
-    char threads[16], name[16];
-    (void)snprintf(threads, sizeof(threads), "%u", sxr_threads(program));
-    (void)snprintf(name, sizeof(name), "%s", b->name);
-    char script[] = SX_SOURCE_DIR "/tests/bench/peer_backward.py";
-    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
-    sx_bench_peer other = {0};
-    bool has_peer = sx_bench_peer_start(&other, (char *[]){python, script, name, threads, NULL});
-    double *sample[2] = {calloc(options->rounds, sizeof(double)),
-                         calloc(options->rounds, sizeof(double))};
-    SX_ASSERT(sample[0] != NULL && sample[1] != NULL);
-    for (uint32_t round = 0; round < options->rounds; round++) {
-        sample[0][round] = sx_bench_least_ns(&cx, program);
-        sample[1][round] = has_peer ? sx_bench_peer_least_ns(&other) : 0;
-    }
-    double ours = sx_bench_median(sample[0], options->rounds) / 1e6;
-    double theirs = sx_bench_median(sample[1], options->rounds) / 1e6;
-    sx_bench_put(options, &(sx_bench_row){"backward", b->name, "run", ours, "ms",
-                                          has_peer ? other.name : NULL, theirs});
-    sx_bench_peer_stop(&other);
-    free(sample[0]);
-    free(sample[1]);
+    measure_turns(&cx, options, b->name, program);
     sxr_close(program);
     sx_buf_fini(&module);
     sx_ctx_fini(&cx);

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,14 +10,14 @@
 bool sx_bench_peer_start(sx_bench_peer *p, char *const *argument)
 {
     int in[2], out[2];
-    if (pipe(in) != 0 || pipe(out) != 0) {
+    /* Another peer must not hold the ends of this one: it would never see the end of its input. */
+    if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
         return false;
     }
     p->process = fork();
     if (p->process == 0) {
         (void)dup2(in[0], STDIN_FILENO);
         (void)dup2(out[1], STDOUT_FILENO);
-        (void)close(in[0]), (void)close(in[1]), (void)close(out[0]), (void)close(out[1]);
         (void)execvp(argument[0], argument);
         _exit(127);
     }

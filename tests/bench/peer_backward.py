@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
-"""The other side of `symplex-bench backward`: the same block with its gradients for all weights by jax.vjp under
-jax.jit, once for each line on stdin; answers with the nanoseconds it took. First line: name and version, or "none"."""
+"""The other sides of `symplex-bench backward`: the same block with its gradients for all weights by jax.vjp under
+jax.jit, by PyTorch as it stands, or by torch.compile; once for each line on stdin, answered with the nanoseconds it
+took. First line: name and version, or "none"."""
 import os
 import sys
 
 from peer import serve, set_threads, uniform
 
-block, threads = sys.argv[1], int(sys.argv[2])
+block, threads, engine = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 set_threads(threads)
 if threads == 1:
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
@@ -60,4 +61,43 @@ def jax_engine():
     return f"JAX {jax.__version__}", lambda: jax.block_until_ready(both(weights, given, cotangent))
 
 
-serve(jax_engine)
+def torch_engine():
+    import numpy
+    import torch
+    from torch.nn import functional
+
+    torch.set_num_threads(threads)
+
+    def encoder(w, p):
+        x = functional.layer_norm(p["x"], (256,), w["n1"], w["b1"])
+        q, k, v = (torch.einsum("bsi,ihd->bhsd", x, w[name]) for name in "qkv")
+        mixed = functional.scaled_dot_product_attention(q, k, v, scale=0.125)
+        x = p["x"] + torch.einsum("bhsd,hdo->bso", mixed, w["o"])
+        y = functional.layer_norm(x, (256,), w["n2"], w["b2"])
+        return x + functional.gelu(y @ w["w1"], approximate="tanh") @ w["w2"]
+
+    def resnet(w, p):
+        def convolved(x, which):
+            x = functional.conv2d(x, w[f"w{which}"], padding=1)
+            return functional.batch_norm(x, p[f"mean{which}"], p[f"variance{which}"]**2, w[f"n{which}"],
+                                         w[f"b{which}"])
+
+        return functional.relu(convolved(functional.relu(convolved(p["x"], 1)), 2) + p["x"])
+
+    function = {"encoder": encoder, "resnet": resnet}[block]
+    if engine == "inductor":
+        function = torch.compile(function)
+    generator = numpy.random.default_rng(7)
+    given, weights = ({name: torch.from_numpy(uniform(generator, shape)) for name, shape in shapes.items()}
+                      for shapes in SHAPES[block])
+    weights = {name: (value / 16).requires_grad_() for name, value in weights.items()}
+    cotangent = torch.from_numpy(uniform(generator, SHAPES[block][0]["x"]))
+
+    def run():
+        return torch.autograd.grad(function(weights, given), list(weights.values()), cotangent)
+
+    name = "torch.compile" if engine == "inductor" else "PyTorch"
+    return f"{name} {torch.__version__.split('+')[0]}", run
+
+
+serve(jax_engine if engine == "jax" else torch_engine)
