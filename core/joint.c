@@ -1,13 +1,14 @@
 /* joint.c - nodes that share a kernel, which then has a result for each of them.
  *
- * Elementwise nodes over one space that read the same tensors, or each other's results, move fewer bytes together than
- * one by one: an update of AdamW reads parameter, moments and gradient once instead of three times. The values are
- * those of the nodes alone, to the bit (core/fuse/join.c), so sharing is decided here, behind level 1, by price.
+ * Nodes over one space that read the same tensors, or each other's results, move fewer bytes together than one by one:
+ * an update of AdamW reads parameter, moments and gradient once instead of three times; a norm gives its statistics, a
+ * maximum its index, from the rows that it reads anyway. The values are those of the nodes alone, to the bit
+ * (core/fuse/join.c), so sharing is decided here, behind level 1, by price.
  *
- * A node joins a group that stands before it in the order of the nodes if all that it reads is there by then, and if no
- * reader of an old version that it overwrites stands behind. Whether a new version may be written over the old one
- * although another result is made of that, too, is read off the kernel (core/judge/over.c); if it may not, or if no
- * kernel can be had, each node gets its own. */
+ * A node joins a group if nothing that it needs needs the group, where a node that overwrites an old version needs all
+ * readers of that; so groups and nodes have an order again, as near as can be to that of the nodes. Whether a new
+ * version may be written over the old one although another result is made of that, too, is read off the kernel
+ * (core/judge/over.c); if it may not, or if no kernel can be had, each node gets its own. */
 #include "core/kernels.h"
 
 #include <stdio.h>
@@ -21,14 +22,16 @@
 typedef struct {
     sx_ctx *cx;
     sx_pipe *pipe;
-    /* [node] it depends on weights alone; where it stands, in its group; what it costs alone, and the width of its
-     * lanes, 0: not asked yet. */
+    /* [node] it depends on weights alone; where it stands; what it costs alone, 0: not asked yet. */
     bool *constant;
     uint32_t *place;
     double *cost_ns;
-    uint32_t *lane_bytes;
-    /* [node] the last group that reads it; [node] the version whose old one it is. */
-    uint32_t *reader, *old_of;
+    /* [node] the last group that reads it. */
+    uint32_t *reader;
+    /* Readers of old versions: those of version v are old_reader[old_first[v]] to that of v + 1. */
+    uint32_t *old_first, *old_reader;
+    /* Nodes that are still to be looked at, and [node] the last round that has looked at it. */
+    uint32_t *stack, *seen, round;
     /* [node] its value is an output, or several nodes read it. */
     bool *wanted;
     sx_analysis *analysis;
@@ -83,13 +86,14 @@ static bool is_eligible(const planning *p, uint32_t n)
 {
     const sx_graph *graph = p->pipe->graph;
     const sx_node *node = &graph->node[n];
-    bool map = node->op == SX_OP_FUSED && !p->constant[n] && node->input_count > 0;
-    if (!map) {
+    bool fused = node->op == SX_OP_FUSED && !p->constant[n] && node->input_count > 0;
+    if (!fused) {
         return false;
     }
     const sx_attr *attr = sx_graph_attr(graph, node);
-    return sx_body_kernel_kind(attr->body) == SX_KERNEL_MAP && attr->body->axes == 0 &&
-           sx_tensor_elements(&node->type) > 0;
+    sx_kernel_kind kind = sx_body_kernel_kind(attr->body);
+    return (kind == SX_KERNEL_ROW || (kind == SX_KERNEL_MAP && attr->body->axes == 0)) &&
+           sx_tensor_elements(&attr->type) > 0;
 }
 
 /* The kernel of nodes that were joined, analysed. `type` has room for the types of its arguments. */
@@ -108,8 +112,7 @@ static sx_code analyse(sx_ctx *cx, const sx_graph *graph, const sx_join *join, s
 }
 
 /* What these nodes cost as one kernel. */
-static sx_code price(planning *p, const uint32_t *member, uint32_t count, double *ns,
-                     uint32_t *lane_bytes, bool *ok)
+static sx_code price(planning *p, const uint32_t *member, uint32_t count, double *ns, bool *ok)
 {
     sx_type type[SX_FUSED_ARGS_MAX];
     sx_join *join = SX_NEW(p->cx, sx_join);
@@ -124,14 +127,13 @@ static sx_code price(planning *p, const uint32_t *member, uint32_t count, double
     SX_TRY(sx_search_first(p->cx, p->analysis, p->pipe->device, false, 1, p->search));
     *ok = p->search->best_count > 0;
     *ns = *ok ? p->search->best[0].cost_ns : 0;
-    *lane_bytes = p->analysis->lane_bytes;
     return SX_OK;
 }
 
 static sx_code price_alone(planning *p, uint32_t n, bool *ok)
 {
     *ok = true;
-    return p->lane_bytes[n] != 0 ? SX_OK : price(p, &n, 1, &p->cost_ns[n], &p->lane_bytes[n], ok);
+    return p->cost_ns[n] > 0 ? SX_OK : price(p, &n, 1, &p->cost_ns[n], ok);
 }
 
 static bool is_member(const sx_pipe_group *group, uint32_t n)
@@ -143,45 +145,75 @@ static bool is_member(const sx_pipe_group *group, uint32_t n)
     return found;
 }
 
-/* Is all that the node reads there where the group stands, and does nobody behind need what it overwrites? */
-static bool may_join(const planning *p, const sx_pipe_group *group, uint32_t n)
+/* How many nodes must come before the node: what it reads, and readers of what it overwrites. */
+static uint32_t needs_of(const planning *p, uint32_t n)
 {
-    const sx_graph *graph = p->pipe->graph;
-    uint32_t place = p->place[group->node[0]];
-    for (uint32_t k = 0; k < graph->node[n].input_count; k++) {
-        uint32_t in = root_of(graph, sx_graph_input(graph, &graph->node[n], k).i);
-        if (!is_leaf(&graph->node[in]) && p->place[in] >= place && !is_member(group, in)) {
-            return false;
-        }
-    }
     uint32_t v = sx_pipe_version_of(p->pipe, (sx_node_id){n});
-    for (uint32_t r = 0; v != SX_NOWHERE && r < graph->node_count; r++) {
-        bool reads = false;
-        for (uint32_t k = 0; k < graph->node[r].input_count; k++) {
-            reads = reads ||
-                    p->old_of[root_of(graph, sx_graph_input(graph, &graph->node[r], k).i)] == v;
-        }
-        bool counts = reads && r != n && graph->node[r].op != SX_OP_RESHAPE;
-        if (counts && p->place[r] >= place && !is_member(group, r)) {
-            return false;
-        }
-    }
-    return true;
+    uint32_t old = v != SX_NOWHERE ? p->old_first[v + 1] - p->old_first[v] : 0;
+    return p->pipe->graph->node[n].input_count + old;
 }
 
-/* Do they read one tensor that is as large as a result, or one the result of the other? A result that nobody else wants
- * would be stored for nothing: level 1 makes one node of the two where that is good. */
+/* One of them; the node itself where it reads what it overwrites. */
+static uint32_t need_of(const planning *p, uint32_t n, uint32_t k)
+{
+    const sx_graph *graph = p->pipe->graph;
+    uint32_t inputs = graph->node[n].input_count;
+    if (k < inputs) {
+        return sx_graph_input(graph, &graph->node[n], k).i;
+    }
+    return p->old_reader[p->old_first[sx_pipe_version_of(p->pipe, (sx_node_id){n})] + k - inputs];
+}
+
+/* Puts what the node needs on the stack, but members of the group. */
+static uint32_t push_needs(const planning *p, uint32_t n, const sx_pipe_group *but, uint32_t count)
+{
+    for (uint32_t k = 0; k < needs_of(p, n); k++) {
+        uint32_t need = need_of(p, n, k);
+        bool open = need != n && !is_leaf(&p->pipe->graph->node[need]) && p->seen[need] != p->round;
+        if (open && (but == NULL || !is_member(but, need))) {
+            p->seen[need] = p->round;
+            p->stack[count++] = need;
+        }
+    }
+    return count;
+}
+
+/* Does nothing that the node needs need the group? Only what stands behind the first of its nodes can. */
+static sx_code may_join(planning *p, const sx_pipe_group *group, uint32_t n, bool *may)
+{
+    const sx_pipe *pipe = p->pipe;
+    p->round++;
+    uint32_t count = push_needs(p, n, group, 0), first = p->place[group->node[0]];
+    *may = true;
+    while (count > 0 && *may) {
+        uint32_t at = p->stack[--count], of = pipe->group_of[at];
+        const sx_pipe_group alone = {.node = {at}, .count = 1};
+        const sx_pipe_group *unit = of == NONE ? &alone : &pipe->group[of];
+        SX_TRY(sx_spend(p->cx, unit->count));
+        *may = !is_member(group, at);
+        for (uint32_t k = 0; k < unit->count && *may; k++) {
+            bool behind = p->place[unit->node[unit->count - 1]] > first;
+            count = behind ? push_needs(p, unit->node[k], NULL, count) : count;
+        }
+    }
+    return SX_OK;
+}
+
+/* Do they read one tensor that is as large as their space, or one the result of the other? A large result that nobody
+ * else wants would be stored for nothing: level 1 makes one node of the two where that is good. */
 static bool shares(const planning *p, const sx_pipe_group *group, uint32_t n)
 {
     const sx_graph *graph = p->pipe->graph;
-    int64_t elements = sx_tensor_elements(&graph->node[n].type);
+    int64_t elements = sx_tensor_elements(&sx_graph_attr(graph, &graph->node[n])->type);
     for (uint32_t k = 0; k < graph->node[n].input_count; k++) {
         uint32_t in = sx_graph_input(graph, &graph->node[n], k).i;
         bool large = sx_tensor_elements(&graph->node[in].type) >= elements;
-        for (uint32_t m = 0; m < group->count && large; m++) {
+        for (uint32_t m = 0; m < group->count; m++) {
             const sx_node *member = &graph->node[group->node[m]];
-            bool same = group->node[m] == in && p->wanted[in];
-            for (uint32_t i = 0; i < member->input_count; i++) {
+            const sx_type *space = &sx_graph_attr(graph, member)->type;
+            bool small = sx_tensor_elements(&member->type) < sx_tensor_elements(space);
+            bool same = group->node[m] == in && (p->wanted[in] || small);
+            for (uint32_t i = 0; i < member->input_count && large; i++) {
                 same = same || sx_graph_input(graph, member, i).i == in;
             }
             if (same) {
@@ -195,29 +227,24 @@ static bool shares(const planning *p, const sx_pipe_group *group, uint32_t n)
 /* Adds the node to the group if that is possible and cheaper. */
 static sx_code try_group(planning *p, sx_pipe_group *group, uint32_t n, bool *joined)
 {
-    const sx_graph *graph = p->pipe->graph;
-    uint32_t member[SX_FUSED_RESULTS_MAX], lane_bytes;
+    uint32_t member[SX_FUSED_RESULTS_MAX];
     double ns;
-    bool ok;
+    bool ok = group->count < SX_FUSED_RESULTS_MAX && shares(p, group, n);
     *joined = false;
-    if (group->count == SX_FUSED_RESULTS_MAX ||
-        !sx_type_same_shape(&graph->node[group->node[0]].type, &graph->node[n].type) ||
-        !shares(p, group, n) || !may_join(p, group, n)) {
+    SX_TRY(ok ? may_join(p, group, n, &ok) : SX_OK);
+    if (!ok) {
         return SX_OK;
     }
     memcpy(member, group->node, group->count * sizeof(*member));
     member[group->count] = n;
-    SX_TRY(price(p, member, group->count + 1, &ns, &lane_bytes, &ok));
+    SX_TRY(price(p, member, group->count + 1, &ns, &ok));
     if (!ok) {
         return SX_OK;
     }
     SX_TRY(price_alone(p, n, &ok));
-    /* wider lanes would compute in other sequences of instructions */
-    if (ok && lane_bytes == group->lane_bytes && lane_bytes == p->lane_bytes[n] &&
-        ns < group->cost_ns + p->cost_ns[n]) {
+    if (ok && ns < group->cost_ns + p->cost_ns[n]) {
         group->node[group->count++] = n;
         group->cost_ns = ns;
-        p->place[n] = p->place[group->node[0]];
         *joined = true;
     }
     return SX_OK;
@@ -247,8 +274,7 @@ static sx_code place_node(planning *p, uint32_t n)
             return SX_OK;
         }
         group = pipe->group_count++;
-        pipe->group[group] = (sx_pipe_group){
-            .node = {n}, .count = 1, .lane_bytes = p->lane_bytes[n], .cost_ns = p->cost_ns[n]};
+        pipe->group[group] = (sx_pipe_group){.node = {n}, .count = 1, .cost_ns = p->cost_ns[n]};
     }
     pipe->group_of[n] = group;
     for (uint32_t k = 0; k < graph->node[n].input_count; k++) {
@@ -259,33 +285,67 @@ static sx_code place_node(planning *p, uint32_t n)
 
 /* ---- the order of the nodes ---- */
 
-/* Puts a node that has no kernel, with those that it needs, which have none either. */
-static void put_view(const sx_pipe *pipe, uint32_t n, uint32_t *order, uint32_t *count, bool *put)
+/* A group or a node alone, as far as what it needs has been gone through. */
+static const sx_pipe_group *unit_of(const sx_pipe *pipe, uint32_t n, sx_pipe_group *alone)
 {
-    const sx_graph *graph = pipe->graph;
-    for (uint32_t at = n; graph->node[at].op == SX_OP_RESHAPE && !put[at];) {
-        uint32_t first = at; /* the first one of the chain that is not there yet */
-        while (true) {
-            uint32_t in = sx_graph_input(graph, &graph->node[first], 0).i;
-            if (graph->node[in].op != SX_OP_RESHAPE || put[in]) {
-                break;
+    *alone = (sx_pipe_group){.node = {n}, .count = 1};
+    return pipe->group_of[n] == NONE ? alone : &pipe->group[pipe->group_of[n]];
+}
+
+/* What the unit needs and is not put yet; NONE: nothing. `next` counts what was gone through. */
+static uint32_t missing(const planning *p, const sx_pipe_group *unit, const bool *put,
+                        uint32_t *next)
+{
+    uint32_t passed = 0;
+    for (uint32_t m = 0; m < unit->count; m++) {
+        uint32_t count = needs_of(p, unit->node[m]);
+        for (uint32_t k = *next > passed ? *next - passed : 0; k < count; k++) {
+            uint32_t need = need_of(p, unit->node[m], k);
+            if (!put[need] && !is_member(unit, need)) {
+                return need;
             }
-            first = in;
+            *next = passed + k + 1;
         }
-        put[first] = true;
-        order[(*count)++] = first;
+        passed += count;
+    }
+    return NONE;
+}
+
+/* Puts the unit of a node behind all that it needs; `next`: of the first node of each unit. */
+static void put_unit(const planning *p, uint32_t n, bool *put, uint32_t *next, uint32_t *order,
+                     uint32_t *count)
+{
+    uint32_t depth = 0;
+    p->stack[depth++] = n;
+    while (depth > 0) {
+        sx_pipe_group alone;
+        const sx_pipe_group *unit = unit_of(p->pipe, p->stack[depth - 1], &alone);
+        uint32_t need = put[unit->node[0]] ? NONE : missing(p, unit, put, &next[unit->node[0]]);
+        if (need != NONE) {
+            SX_ASSERT(depth < p->pipe->graph->node_count);
+            p->stack[depth++] = need;
+            continue;
+        }
+        depth--;
+        for (uint32_t k = 0; k < unit->count && !put[unit->node[k]]; k++) {
+            put[unit->node[k]] = true;
+            order[(*count)++] = unit->node[k];
+        }
     }
 }
 
-/* Leaves first, and the nodes of a group side by side where the first of them stands. */
-static sx_code make_order(sx_ctx *cx, sx_pipe *pipe)
+/* Leaves first, and the nodes of a group side by side: where the first of them stands, or behind what the others
+ * need. */
+static sx_code make_order(planning *p)
 {
+    sx_pipe *pipe = p->pipe;
     const sx_graph *graph = pipe->graph;
-    uint32_t *order = SX_NEW_ARRAY(cx, uint32_t, (size_t)graph->node_count + 1);
-    bool *put = SX_NEW_ARRAY(cx, bool, (size_t)graph->node_count + 1);
+    uint32_t *order = SX_NEW_ARRAY(p->cx, uint32_t, (size_t)graph->node_count + 1);
+    uint32_t *next = SX_NEW_ARRAY(p->cx, uint32_t, (size_t)graph->node_count + 1);
+    bool *put = SX_NEW_ARRAY(p->cx, bool, (size_t)graph->node_count + 1);
     uint32_t count = 0;
-    if (order == NULL || put == NULL) {
-        return cx->error.code;
+    if (order == NULL || put == NULL || next == NULL) {
+        return p->cx->error.code;
     }
     for (uint32_t n = 0; n < graph->node_count; n++) {
         if (is_leaf(&graph->node[n])) {
@@ -294,39 +354,55 @@ static sx_code make_order(sx_ctx *cx, sx_pipe *pipe)
         }
     }
     for (uint32_t i = 0; i < graph->node_count; i++) {
-        uint32_t n = pipe->order != NULL ? pipe->order[i] : i;
-        uint32_t group = pipe->group_of[n];
-        bool alone = group == NONE || pipe->group[group].count == 1;
-        const uint32_t *member = alone ? &n : pipe->group[group].node;
-        for (uint32_t k = 0; k < (alone ? 1 : pipe->group[group].count) && !put[n]; k++) {
-            const sx_node *node = &graph->node[member[k]];
-            for (uint32_t in = 0; !alone && in < node->input_count; in++) {
-                put_view(pipe, sx_graph_input(graph, node, in).i, order, &count, put);
-            }
-        }
-        bool there = put[n];
-        for (uint32_t k = 0; k < (alone ? 1 : pipe->group[group].count) && !there; k++) {
-            order[count++] = member[k];
-            put[member[k]] = true;
-        }
+        put_unit(p, pipe->order != NULL ? pipe->order[i] : i, put, next, order, &count);
     }
     SX_ASSERT(count == graph->node_count);
     pipe->order = order;
     return SX_OK;
 }
 
+/* Who reads old versions, through views. */
+static sx_code find_old_readers(planning *p)
+{
+    const sx_graph *graph = p->pipe->graph;
+    const sx_effects *e = graph->effects;
+    uint32_t count = 0, updates = e != NULL ? e->update_count : 0, inputs = 0;
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        inputs += graph->node[n].input_count;
+    }
+    p->old_first = SX_NEW_ARRAY(p->cx, uint32_t, (size_t)updates + 1);
+    p->old_reader = SX_NEW_ARRAY(p->cx, uint32_t, (size_t)inputs * (updates > 0) + 1);
+    if (p->old_first == NULL || p->old_reader == NULL) {
+        return p->cx->error.code;
+    }
+    for (uint32_t v = 0; v < updates; v++) {
+        p->old_first[v] = count;
+        for (uint32_t r = 0; r < graph->node_count; r++) {
+            bool reads = false;
+            for (uint32_t k = 0; k < graph->node[r].input_count; k++) {
+                uint32_t in = root_of(graph, sx_graph_input(graph, &graph->node[r], k).i);
+                reads = reads || in == e->update[v].node;
+            }
+            if (reads && graph->node[r].op != SX_OP_RESHAPE) {
+                p->old_reader[count++] = r;
+            }
+        }
+    }
+    p->old_first[updates] = count;
+    return SX_OK;
+}
+
 static sx_code make_planning(sx_ctx *cx, sx_pipe *pipe, planning *p)
 {
-    const sx_effects *e = pipe->graph->effects;
     size_t count = (size_t)pipe->graph->node_count + 1;
     *p = (planning){.cx = cx,
                     .pipe = pipe,
                     .constant = SX_NEW_ARRAY(cx, bool, count),
                     .place = SX_NEW_ARRAY(cx, uint32_t, count),
                     .cost_ns = SX_NEW_ARRAY(cx, double, count),
-                    .lane_bytes = SX_NEW_ARRAY(cx, uint32_t, count),
                     .reader = SX_NEW_ARRAY(cx, uint32_t, count),
-                    .old_of = SX_NEW_ARRAY(cx, uint32_t, count),
+                    .stack = SX_NEW_ARRAY(cx, uint32_t, count),
+                    .seen = SX_NEW_ARRAY(cx, uint32_t, count),
                     .wanted = SX_NEW_ARRAY(cx, bool, count),
                     .analysis = SX_NEW(cx, sx_analysis),
                     .search = SX_NEW(cx, sx_search_result)};
@@ -336,15 +412,11 @@ static sx_code make_planning(sx_ctx *cx, sx_pipe *pipe, planning *p)
         return cx->error.code;
     }
     memset(p->reader, 0xff, count * sizeof(*p->reader)); /* all NONE */
-    memset(p->old_of, 0xff, count * sizeof(*p->old_of));
     memset(pipe->group_of, 0xff, count * sizeof(*pipe->group_of));
     for (uint32_t i = 0; i < pipe->graph->node_count; i++) {
         p->place[pipe->order != NULL ? pipe->order[i] : i] = i;
     }
-    for (uint32_t v = 0; e != NULL && v < e->update_count; v++) {
-        p->old_of[e->update[v].node] = v;
-    }
-    return SX_OK;
+    return find_old_readers(p);
 }
 
 sx_code sx_pipe_plan_groups(sx_ctx *cx, sx_pipe *pipe)
@@ -373,7 +445,7 @@ sx_code sx_pipe_plan_groups(sx_ctx *cx, sx_pipe *pipe)
     for (uint32_t g = 0; g < pipe->group_count; g++) {
         shared += pipe->group[g].count > 1 ? 1 : 0;
     }
-    return shared > 0 ? make_order(cx, pipe) : SX_OK;
+    return shared > 0 ? make_order(&p) : SX_OK;
 }
 
 const sx_pipe_group *sx_pipe_group_of(const sx_pipe *pipe, sx_node_id id)
@@ -478,12 +550,13 @@ static sx_code compile(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_group *group, co
                          .tensor = tensor,
                          .count = join->whole.body->arg_count,
                          .node = group->node[0],
-                         .analysis = a,
-                         .kind = SX_MODULE_MAP};
+                         .analysis = a};
     if (type == NULL || a == NULL || choice == NULL) {
         return cx->error.code;
     }
-    (void)snprintf(s.name, sizeof(s.name), "map_%u", group->node[0]);
+    bool rows = sx_body_kernel_kind(join->whole.body) == SX_KERNEL_ROW;
+    s.kind = rows ? SX_MODULE_ROW : SX_MODULE_MAP;
+    (void)snprintf(s.name, sizeof(s.name), "%s_%u", rows ? "row" : "map", group->node[0]);
     for (uint32_t k = 1; k < group->count; k++) {
         size_t used = strlen(s.name);
         (void)snprintf(s.name + used, sizeof(s.name) - used, "_%u", group->node[k]);

@@ -100,8 +100,7 @@ typedef struct sx_pipe_made sx_pipe_made;
 typedef struct {
     uint32_t node[SX_FUSED_RESULTS_MAX];
     uint32_t count;
-    /* The width of their lanes, and what they cost together. */
-    uint32_t lane_bytes;
+    /* What they cost together. */
     double cost_ns;
 } sx_pipe_group;
 /* A group and the kernel made of it; joint.c. */

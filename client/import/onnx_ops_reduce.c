@@ -152,13 +152,17 @@ sx_code sx_ox_global_pool(sx_ox *im)
 
 /* ---- index of an extreme ---- */
 
-/* First (or last) index along `axis` where x is extreme, i64, the dimension kept. The first NaN does not win,
- * as nothing equals it: the index is then the last position. */
+/* First (or last) index along `axis` where x is extreme, i64, the dimension kept. A NaN is the extreme of its row, as
+ * NumPy and PyTorch have it; ONNX leaves that open. */
 static sx_node_id extreme_index(sx_ox *im, sx_node_id x, uint32_t axis, bool largest, bool last)
 {
     sx_ints dims = {.count = 1, .v = {axis}};
     sx_node_id top = sx_ox_reduce(im, largest ? SX_MAX : SX_MIN, x, &dims, true);
     sx_node_id hit = sx_ox_cmp(im, SX_EQ, x, top);
+    if (im->code == SX_OK && sx_dtype_class_of(sx_ox_type(im, x)->dtype) == SX_CLASS_FLOAT) {
+        /* the extreme of such a row is NaN, which nothing equals */
+        hit = sx_ox_bin(im, SX_OP_OR, hit, sx_ox_cmp(im, SX_NE, x, x));
+    }
     sx_node_id index = sx_ox_iota(im, sx_ox_type(im, x), SX_I64, axis);
     sx_node_id miss = sx_ox_splat(im, sx_ox_type(im, index), last ? -1.0 : (double)SX_EXTENT_MAX);
     sx_node_id chosen = sx_ox_select(im, hit, index, miss);

@@ -8,6 +8,7 @@
 #include "client/verify/verifier.h"
 #include "core/fuse/fuse.h"
 #include "core/kernel/online_blocks.h"
+#include "core/search/search.h"
 
 #define INSTRUCTIONS UINT64_C(2000000)
 #define SCHEDULES 8
@@ -209,6 +210,20 @@ static sx_code schedule_of(sxv_verifier *v, const sx_module_kernel *kernel, sx_s
     return sx_schedule_parse(v->cx, text, s);
 }
 
+/* The schedule that the kernel of a node would have alone: lanes of a kernel with several results may be wider. */
+static sx_code own_schedule(sxv_verifier *v, const sxv_subject *s, const sx_analysis *a,
+                            sx_schedule *schedule)
+{
+    sx_search_result *search = SX_NEW(v->cx, sx_search_result);
+    SX_TRY(search != NULL ? sx_search_first(v->cx, a, s->device, false, 1, search)
+                          : v->cx->error.code);
+    if (SX_NEVER(search->best_count == 0)) { /* it was priced when the nodes were joined */
+        return SX_FAIL(v->cx, SX_INTERNAL, "a result has no kernel of its own");
+    }
+    *schedule = search->best[0].schedule;
+    return SX_OK;
+}
+
 /* A result of the launch and the node that it is, over the arguments of the launch: `input` of them, of these types.
  * Of one of several results (`alone` false) the kernel that its node would have alone gives the bits. */
 typedef struct {
@@ -263,7 +278,7 @@ static sx_code try_result(sxv_verifier *v, visitor *me, const sx_module_launch *
     }
     SX_TRY(a != NULL ? SX_OK : v->cx->error.code);
     SX_TRY(sx_analysis_make(v->cx, made->fused, made->type, made->input_count, a));
-    SX_TRY(schedule_of(v, kernel, &schedule));
+    SX_TRY(made->alone ? schedule_of(v, kernel, &schedule) : own_schedule(v, &s, a, &schedule));
     describe(a, &schedule, s.target, me->row->plan, sizeof(me->row->plan));
     if (a->kind == SX_KERNEL_DOT) {
         uint32_t place =

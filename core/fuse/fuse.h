@@ -85,8 +85,9 @@ typedef struct {
     uint32_t tensor[SX_FUSED_ARGS_MAX];
 } sx_join;
 /* Joins up to SX_FUSED_RESULTS_MAX nodes with constant extents, in an order in which results are made before they are
- * read. *ok is false where one of them is no map over the space of the first, reads an earlier result at other elements
- * than its own, or would have other bits; or where there are too many arguments or instructions. */
+ * read: maps over one space, or row kernels over one space and the same reduced dimensions with maps over that space or
+ * over its rows. *ok is false where one of them is none of these, reads an earlier result at other elements than its
+ * own, or would have other bits; or where there are too many arguments or instructions. */
 sx_code sx_fused_join(sx_ctx *cx, const sx_join_node *node, uint32_t count, sx_join *join,
                       bool *ok);
 /* The same of fused nodes of a graph; tensors are numbers of nodes. So who knows which nodes a kernel computes knows

@@ -479,7 +479,9 @@ static sx_code judge_elements(sx_judge *j, const claim *c, uint32_t result, cons
         size[a] *= a == r->packed ? kernel->lane_bytes : 1;
     }
     for (uint32_t k = 0; k < c->count; k++) {
-        size[inputs + k] = k == result ? r->result_bytes : bytes_of(&c->fused[k]->type);
+        sx_type type;
+        SX_TRY(sx_fused_infer(j->cx, c->fused[k], c->input, inputs, &type));
+        size[inputs + k] = k == result ? r->result_bytes : bytes_of(&type);
     }
     if (sx_prove_buffers(g, kernel, inputs, c->count, size)) {
         result_places(r, &p);

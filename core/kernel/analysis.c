@@ -322,6 +322,37 @@ void sx_analysis_of_blocks(const sx_analysis *a, sx_analysis *blocks)
     SX_ASSERT(blocks->extent[SX_ROLE_SUM] == a->extent[SX_ROLE_SUM]);
 }
 
+/* Which results have the reduced dimensions; of several the strides in the view are those of the largest. */
+static void find_full_results(sx_analysis *a)
+{
+    uint32_t reduced = 0;
+    bool any = false;
+    find_varies(a->body, &a->view, a->varies);
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        reduced |= a->view.reduced[d] ? 1u << d : 0;
+    }
+    for (uint32_t k = 0; k < a->result_count; k++) {
+        a->root_full[k] = reduced == 0 || (a->varies[a->root[k]] & reduced) != 0;
+        any = any || a->root_full[k];
+    }
+    if (a->result_count > 1) {
+        sx_view_result_strides(&a->view, any, a->view.out_stride);
+    }
+}
+
+int64_t sx_analysis_elements(const sx_analysis *a, uint32_t result)
+{
+    SX_ASSERT(result < a->result_count);
+    if (a->result_count == 1) {
+        return sx_tensor_elements(&a->result);
+    }
+    int64_t elements = 1;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        elements *= a->root_full[result] || !a->view.reduced[d] ? a->view.extent[d] : 1;
+    }
+    return elements;
+}
+
 /* What follows from the node and its results, which are there. */
 static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
 {
@@ -331,6 +362,7 @@ static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
     a->lane = a->row = a->column = a->keys = SX_NO_DIM;
     a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
     SX_TRY(sx_view_make(cx, a->fused, a->input, a->input_count, symbol_value, &a->view));
+    find_full_results(a);
     for (uint32_t i = 0; i < body->instr_count; i++) {
         a->dot = body->instr[i].kind == SX_BODY_DOT ? i : a->dot;
     }
@@ -368,7 +400,8 @@ sx_code sx_analysis_of_results(sx_ctx *cx, const sx_attr *whole, const sx_type *
                                uint32_t count, sx_analysis *a)
 {
     SX_ASSERT(count > 0 && count <= SX_FUSED_RESULTS_MAX);
-    SX_ASSERT(sx_body_kernel_kind(whole->body) == SX_KERNEL_MAP && whole->body->axes == 0);
+    SX_ASSERT(sx_body_kernel_kind(whole->body) == SX_KERNEL_MAP ||
+              sx_body_kernel_kind(whole->body) == SX_KERNEL_ROW);
     memset(a, 0, sizeof(*a));
     a->fused = whole;
     a->body = whole->body;

@@ -58,6 +58,8 @@ typedef struct {
 sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
                      const int64_t *symbol_value, sx_view *view);
 void sx_view_merge(const sx_body *body, sx_view *view);
+/* Strides of a result that has all dimensions, or (`full` false) those that are not reduced; 0 along the others. */
+void sx_view_result_strides(const sx_view *view, bool full, int64_t stride[SX_RANK_MAX]);
 
 /* ---- analysis (analysis.c, work.c) ---- */
 typedef enum {
@@ -89,12 +91,14 @@ typedef struct {
     const sx_body *body;
     const sx_type *input;
     uint32_t input_count;
-    /* The type of its result, of several that of the first; all have one shape. */
+    /* The type of its result; of several one of the shape of the space. */
     sx_type result;
-    /* For each result the instruction that is its value, and its element type. A node has one, its last instruction. */
+    /* For each result the instruction that is its value, its element type, and whether it has the reduced dimensions. A
+     * node has one result, its last instruction. */
     uint32_t result_count;
     uint32_t root[SX_FUSED_RESULTS_MAX];
     sx_dtype root_dtype[SX_FUSED_RESULTS_MAX];
+    bool root_full[SX_FUSED_RESULTS_MAX];
 
     sx_kernel_kind kind;
     sx_view view;
@@ -108,7 +112,7 @@ typedef struct {
     uint32_t varies[SX_FUSED_INSTRS_MAX];
     /* The dimensions of the view that are reduced, a set of 1 << dimension. */
     uint32_t reduced;
-    /* The result has the reduced dimensions too. */
+    /* The result, or one of several, has the reduced dimensions too. */
     bool full;
     /* Of a row kernel: lanes run along the reduced dimensions, and not across the rows. */
     bool along;
@@ -167,8 +171,8 @@ sx_code sx_analysis_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
 sx_code sx_analysis_of_checked(sx_ctx *cx, const sx_attr *fused, const sx_type *input,
                                uint32_t input_count, const sx_type *result,
                                const int64_t *symbol_value, sx_analysis *analysis);
-/* A map kernel with several results (sx_fused_join): `whole` is its program, whose results are the instructions in
- * `root`. The element types of the results are in `dtype`. */
+/* A kernel with several results (sx_fused_join): `whole` is its program, whose results are the instructions in `root`.
+ * The element types of the results are in `dtype`. */
 sx_code sx_analysis_of_results(sx_ctx *cx, const sx_attr *whole, const sx_type *input,
                                uint32_t input_count, const uint32_t *root, const sx_dtype *dtype,
                                uint32_t count, sx_analysis *analysis);
@@ -179,6 +183,8 @@ void sx_analysis_of_blocks(const sx_analysis *analysis, sx_analysis *blocks);
 /* The elementwise body over a box whose strides are in analysis->view, all else zero: for moves, which are no
  * fused nodes. */
 void sx_analysis_of_box(const sx_body *body, sx_analysis *analysis);
+/* How many elements a result has, by its number. */
+int64_t sx_analysis_elements(const sx_analysis *analysis, uint32_t result);
 /* Is the function a long sequence of instructions: exp, tanh, ...? */
 bool sx_op_is_long(sx_op op);
 /* Vector instructions of an elementwise operation, about: one instruction counts 1, functions the length of a

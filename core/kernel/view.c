@@ -47,14 +47,14 @@ static sx_code check_argument(sx_ctx *cx, const sx_view *view, uint32_t a, const
     return SX_OK;
 }
 
-/* Strides of the result: row-major over the dimensions it has. */
-static void set_out_strides(sx_view *view, bool full)
+/* Row-major over the dimensions it has. */
+void sx_view_result_strides(const sx_view *view, bool full, int64_t stride[SX_RANK_MAX])
 {
-    int64_t stride = 1;
+    int64_t next = 1;
     for (uint32_t d = view->rank; d-- > 0;) {
         bool has = full || !view->reduced[d];
-        view->out_stride[d] = has ? stride : 0;
-        stride *= has ? view->extent[d] : 1;
+        stride[d] = has ? next : 0;
+        next *= has ? view->extent[d] : 1;
     }
 }
 
@@ -107,7 +107,7 @@ sx_code sx_view_make(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
                            (long long)SX_SPACE_MAX);
         }
     }
-    set_out_strides(view, sx_body_result_is_full(space, body));
+    sx_view_result_strides(view, sx_body_result_is_full(space, body), view->out_stride);
     for (uint32_t a = 0; a < input_count; a++) {
         for (uint32_t d = 0; d < space->rank; d++) {
             bool moves = view->extent[d] >

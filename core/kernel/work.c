@@ -129,14 +129,13 @@ static double touched(const sx_analysis *a, uint32_t argument)
     return product < last + 1 ? product : last + 1;
 }
 
-/* What a value needs at each element of the row: the set of its arguments, and whether of its instructions. */
-static uint32_t needs(const sx_analysis *a, uint32_t instr, bool inside[SX_FUSED_INSTRS_MAX])
+/* What the values that are `inside` need at each element of the row: the set of their arguments, and which
+ * instructions. No value comes behind instruction `last`. */
+static uint32_t needs(const sx_analysis *a, uint32_t last, bool inside[SX_FUSED_INSTRS_MAX])
 {
     const sx_body *body = a->body;
     uint32_t set = 0;
-    memset(inside, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
-    inside[instr] = true;
-    for (uint32_t i = instr + 1; i-- > 0;) {
+    for (uint32_t i = last + 1; i-- > 0;) {
         const sx_instr *in = &body->instr[i];
         if (!inside[i] || (a->varies[i] & a->reduced) == 0) {
             inside[i] = false;
@@ -151,6 +150,22 @@ static uint32_t needs(const sx_analysis *a, uint32_t instr, bool inside[SX_FUSED
     return set;
 }
 
+/* What a walk over the row makes: what a reduction takes, or, behind the last instruction, all full results. False: it
+ * is no walk. */
+static bool begin_walk(const sx_analysis *a, uint32_t instr, bool inside[SX_FUSED_INSTRS_MAX])
+{
+    const sx_body *body = a->body;
+    memset(inside, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
+    if (instr < body->instr_count) {
+        inside[body->instr[instr].x] = body->instr[instr].kind == SX_BODY_REDUCE;
+        return inside[body->instr[instr].x];
+    }
+    for (uint32_t r = 0; r < a->result_count; r++) {
+        inside[a->root[r]] = inside[a->root[r]] || a->root_full[r];
+    }
+    return a->full;
+}
+
 static sx_row_passes passes_of(const sx_analysis *a)
 {
     const sx_body *body = a->body;
@@ -159,23 +174,21 @@ static sx_row_passes passes_of(const sx_analysis *a)
     bool made[SX_FUSED_INSTRS_MAX] = {false};
     uint32_t last = body->instr_count - 1;
     SX_ASSERT(a->kind == SX_KERNEL_ROW && body->arg_count <= 32);
-    for (uint32_t i = 0; i <= last; i++) {
-        const sx_instr *in = &body->instr[i];
-        bool reduces = in->kind == SX_BODY_REDUCE;
-        if (!reduces && !(i == last && a->full)) {
+    for (uint32_t i = 0; i <= last + 1; i++) {
+        bool inside[SX_FUSED_INSTRS_MAX];
+        if (!begin_walk(a, i, inside)) {
             continue;
         }
-        bool inside[SX_FUSED_INSTRS_MAX];
-        uint32_t set = needs(a, reduces ? in->x : i, inside);
+        uint32_t set = needs(a, last, inside);
         p.passes += set != 0;
-        p.reductions += reduces;
+        p.reductions += i <= last;
         for (uint32_t k = 0; k < body->arg_count; k++) {
             bool repeats = (once & set) >> k & 1;
             p.bytes_again += repeats ? touched(a, k) * sx_dtype_bytes(a->input[k].dtype) : 0;
         }
         again |= once & set;
         once |= set;
-        for (uint32_t k = 0; k <= i; k++) {
+        for (uint32_t k = 0; k <= last; k++) {
             const sx_instr *of = &body->instr[k];
             bool is_long = inside[k] && of->kind == SX_BODY_APPLY && sx_op_is_long(of->op);
             p.makes_again = p.makes_again || (is_long && made[k]);
@@ -227,12 +240,13 @@ void sx_analysis_count_work(sx_analysis *a)
     a->arithmetic = arithmetic_of(a);
     a->flops = flops_of(a);
     a->work = work_of(a);
-    double result = 1;
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        result *= a->view.out_stride[d] != 0 ? (double)a->view.extent[d] : 1;
-    }
     a->bytes = 0;
     for (uint32_t k = 0; k < a->result_count; k++) {
+        double result = 1;
+        for (uint32_t d = 0; d < a->view.rank; d++) {
+            bool has = a->root_full[k] ? a->view.out_stride[d] != 0 : !a->view.reduced[d];
+            result *= has ? (double)a->view.extent[d] : 1;
+        }
         a->bytes += result * sx_dtype_bytes(a->root_dtype[k]);
     }
     a->effort = a->bytes;

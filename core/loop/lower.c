@@ -19,12 +19,11 @@ static sx_code add_buffers(sx_lower *l)
         l->arg_buffer[k] =
             sx_kernel_add_buffer(l->kernel, SX_BUFFER_IN, k == staged ? packed : size);
     }
-    int64_t elements = sx_tensor_elements(&a->result);
     SX_ASSERT(a->result_count > 0 && a->result_count <= SX_FUSED_RESULTS_MAX);
-    SX_ASSERT(a->result_count == 1 || a->kind == SX_KERNEL_MAP);
+    SX_ASSERT(a->result_count == 1 || a->kind == SX_KERNEL_MAP || a->kind == SX_KERNEL_ROW);
     l->out_dtype = a->root_dtype[0];
     for (uint32_t k = 0; k < a->result_count; k++) {
-        int64_t size = elements * sx_dtype_bytes(a->root_dtype[k]);
+        int64_t size = sx_analysis_elements(a, k) * sx_dtype_bytes(a->root_dtype[k]);
         uint32_t buffer = sx_kernel_add_buffer(l->kernel, SX_BUFFER_OUT, size);
         l->out_buffer = k == 0 ? buffer : l->out_buffer;
     }

@@ -31,9 +31,10 @@ struct sx_lower {
     /* For each argument its type, and the buffer of the kernel in which it lies. */
     sx_dtype arg_dtype[SX_FUSED_ARGS_MAX];
     uint32_t arg_buffer[SX_FUSED_ARGS_MAX];
+    /* The result that is written, its type and its buffer; the view has its strides. Of several it is the one that was
+     * chosen last, at first the first one; their buffers follow each other. */
     sx_dtype out_dtype;
-    /* The buffer of the result, of several that of the first; the others follow. */
-    uint32_t out_buffer;
+    uint32_t out_buffer, out_result;
     uint32_t lanes;
     /* The position: an index along each dimension of the view. */
     sx_affine at[SX_RANK_MAX];
@@ -72,8 +73,8 @@ void sx_lower_store_out(sx_lower *l, uint32_t value,
 /* The same in two: as elements of the result lie in memory, and there. */
 uint32_t sx_lower_stored(sx_lower *l, uint32_t value, sx_dtype dtype);
 void sx_lower_store_raw(sx_lower *l, uint32_t raw, sx_dtype dtype);
-/* Of one of several results, by number. */
-void sx_lower_store_result(sx_lower *l, uint32_t result, uint32_t raw);
+/* From here on the result of this number is written. */
+void sx_lower_choose_result(sx_lower *l, uint32_t result);
 uint32_t sx_lower_constant(sx_lower *l, sx_dtype dtype, double value);
 /* The result of a reduction or contraction, of a lane's own float or integer: rounded to the type, or wrapped. */
 uint32_t sx_lower_rounded(sx_lower *l, sx_dtype dtype, uint32_t value);

@@ -42,7 +42,8 @@ static void one_vector(sx_lower *l, uint32_t valid)
     sx_lower_move(l);
     make_results(l, made);
     for (uint32_t r = 0; r < l->analysis->result_count; r++) {
-        sx_lower_store_result(l, r, made[r]);
+        sx_lower_choose_result(l, r);
+        sx_lower_store_raw(l, made[r], l->out_dtype);
     }
 }
 
@@ -89,9 +90,10 @@ static void one_line(sx_lower *l, uint32_t count, uint32_t width)
         make_results(l, made[k]);
     }
     for (uint32_t r = 0; r < l->analysis->result_count; r++) {
+        sx_lower_choose_result(l, r);
         for (uint32_t k = 0; k < count; k++) {
             l->at[d].constant = AT(k);
-            sx_lower_store_result(l, r, made[k][r]);
+            sx_lower_store_raw(l, made[k][r], l->out_dtype);
         }
     }
 #undef AT

@@ -244,16 +244,16 @@ void sx_lower_store_raw(sx_lower *l, uint32_t raw, sx_dtype dtype)
                          l->valid, wide ? l->lane_step * sx_dtype_bytes(dtype) : 0);
 }
 
-void sx_lower_store_result(sx_lower *l, uint32_t result, uint32_t raw)
+void sx_lower_choose_result(sx_lower *l, uint32_t result)
 {
-    uint32_t first = l->out_buffer;
-    sx_dtype dtype = l->out_dtype;
-    SX_ASSERT(result < l->analysis->result_count);
-    l->out_buffer += result;
-    l->out_dtype = l->analysis->root_dtype[result];
-    sx_lower_store_raw(l, raw, l->out_dtype);
-    l->out_buffer = first;
-    l->out_dtype = dtype;
+    const sx_analysis *a = l->analysis;
+    SX_ASSERT(result < a->result_count && l->out_result <= l->out_buffer);
+    if (a->result_count > 1) {
+        l->out_buffer = l->out_buffer - l->out_result + result;
+        l->out_result = result;
+        l->out_dtype = a->root_dtype[result];
+        sx_view_result_strides(&l->view, a->root_full[result], l->view.out_stride);
+    }
 }
 
 void sx_lower_store_out(sx_lower *l, uint32_t value, sx_dtype dtype)

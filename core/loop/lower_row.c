@@ -10,9 +10,9 @@
  * The form follows from the space alone, whatever the extents of kept dimensions are (a batch of 1 is a
  * dimension too), and reduced dimensions are never merged (whether strides allow it may depend on kept
  * extents): a row has the same bits in every batch. Every REDUCE is one pass over the row, in the order of the
- * program; a full result is a last pass. Long functions that several passes need are computed once and kept:
- * in the result's own row if the result is full, else in the workspace. They also get a pass of
- * their own where the accumulators take half of the registers.
+ * program; full results are a last pass, and results with one value a row are stored behind it. Long functions that
+ * several passes need are computed once and kept: in the row of a full result, else in the workspace. They also get a
+ * pass of their own where the accumulators take half of the registers.
  *
  * A long row is cut in pieces (sx_row_cut), each summed up in that shape for itself; their sums are added in ascending
  * order. On a machine whose lanes are threads the warps of a block may walk the pieces of a row side by side: the sums
@@ -38,16 +38,21 @@ typedef struct {
     uint32_t axis[SX_RANK_MAX]; /* reduced dimensions, outermost first */
     uint32_t axis_count;
     bool along;
-    uint32_t lanes;  /* of the virtual shape */
-    uint32_t halves; /* registers of a virtual vector, */
-    uint32_t share;  /* or virtual vectors side by side in a register: one of the two is 1 */
-    bool full;
+    uint32_t lanes;   /* of the virtual shape */
+    uint32_t halves;  /* registers of a virtual vector, */
+    uint32_t share;   /* or virtual vectors side by side in a register: one of the two is 1 */
     uint32_t reduced; /* set of view dimensions */
     slot_kind slot[SX_FUSED_INSTRS_MAX];
     int64_t slot_offset[SX_FUSED_INSTRS_MAX]; /* bytes in the workspace */
     bool filled[SX_FUSED_INSTRS_MAX];         /* the slot holds the values of this row */
     uint32_t workspace;                       /* buffer */
-    uint32_t target, value;                   /* instructions of the running pass */
+    /* Results that are full: their instructions and numbers; the one that a slot may lie in. */
+    uint32_t root[SX_FUSED_RESULTS_MAX], result[SX_FUSED_RESULTS_MAX];
+    uint32_t root_count, slot_result;
+    /* The running pass: its instruction, and the values that it takes at every element. */
+    uint32_t target;
+    const uint32_t *value;
+    uint32_t value_count;
     pass_kind pass;
     uint32_t acc[SX_ROW_ACCUMULATORS][2];
     /* Elements of a lane side by side; what follows is of several alone. */
@@ -58,7 +63,7 @@ typedef struct {
      * for `vector` where none is worked at. */
     uint32_t (*held)[SX_FUSED_INSTRS_MAX];
     uint32_t vector;
-    uint32_t made[2]; /* values of vectors side by side */
+    uint32_t made[SX_FUSED_RESULTS_MAX][2]; /* values of vectors side by side, of each result */
     uint32_t reached; /* lanes that the end of the row fills up, by the virtual shape */
     /* How the plan cuts the row, and how many warps walk its pieces side by side; 0: one walks them in turn. */
     sx_row_pieces cut;
@@ -69,6 +74,11 @@ typedef struct {
     int64_t sums;
     uint32_t total; /* the register of what the pieces add up to */
 } rows;
+
+static bool is_full(const sx_lower *l, uint32_t result)
+{
+    return l->analysis->full && l->analysis->root_full[result];
+}
 
 typedef void (*chunk_body)(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
 static void reduce_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half);
@@ -88,24 +98,26 @@ static uint32_t operands_of(const sx_instr *in, uint32_t operand[3])
     return in->kind == SX_BODY_APPLY ? sx_op_info_of(in->op)->input_max : 0;
 }
 
-/* Instructions that a pass for `target` evaluates at every element: what varies along the row, down to kept
- * values. `edge`: the row's constants that they use. */
-static void closure(const sx_lower *l, const rows *r, uint32_t target, bool inside[], bool edge[])
+/* Instructions that a pass for the values in `target` evaluates at every element: what varies along the row, down to
+ * kept values. `edge`: the row's constants that they use. */
+static void closure(const sx_lower *l, const rows *r, const uint32_t *target, uint32_t count,
+                    bool inside[], bool edge[])
 {
+    uint32_t end = 0;
     memset(inside, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
     memset(edge, 0, SX_FUSED_INSTRS_MAX * sizeof(bool));
-    if (!varies(l, r, target)) {
-        edge[target] = true;
-        return;
+    for (uint32_t k = 0; k < count; k++) {
+        inside[target[k]] = varies(l, r, target[k]);
+        edge[target[k]] = !inside[target[k]];
+        end = target[k] + 1 > end ? target[k] + 1 : end;
     }
-    inside[target] = true;
-    for (uint32_t i = target + 1; i-- > 0;) {
+    for (uint32_t i = end; i-- > 0;) {
         if (!inside[i] || r->filled[i]) {
             continue;
         }
         uint32_t operand[3];
-        uint32_t count = operands_of(&l->body->instr[i], operand);
-        for (uint32_t k = 0; k < count; k++) {
+        uint32_t operands = operands_of(&l->body->instr[i], operand);
+        for (uint32_t k = 0; k < operands; k++) {
             bool constant = !varies(l, r, operand[k]);
             inside[operand[k]] = inside[operand[k]] || !constant;
             edge[operand[k]] = edge[operand[k]] || constant;
@@ -114,9 +126,10 @@ static void closure(const sx_lower *l, const rows *r, uint32_t target, bool insi
 }
 
 /* ---- kept values ---- */
-static sx_addr slot_address(const sx_lower *l, const rows *r, uint32_t instr)
+static sx_addr slot_address(sx_lower *l, const rows *r, uint32_t instr)
 {
     if (r->slot[instr] == SLOT_RESULT) {
+        sx_lower_choose_result(l, r->slot_result);
         return sx_lower_out_address(l);
     }
     sx_addr a = {.buffer = r->workspace, .offset = r->slot_offset[instr], .index_reg = SX_NO_REG};
@@ -142,26 +155,52 @@ static uint32_t access_slot(sx_lower *l, const rows *r, uint32_t instr, uint32_t
                       SX_NO_REG, l->valid, apart ? (int64_t)r->width * l->kernel->lane_bytes : 0);
 }
 
-/* The value of `target` at the position, kept values loaded instead of computed. */
-static uint32_t element(sx_lower *l, const rows *r, uint32_t target)
+/* The value of `target` at the position, kept values loaded instead of computed; what is there of other values at the
+ * position is used. */
+static uint32_t another(sx_lower *l, const rows *r, uint32_t target)
 {
     bool inside[SX_FUSED_INSTRS_MAX];
     bool edge[SX_FUSED_INSTRS_MAX];
-    closure(l, r, target, inside, edge);
-    sx_lower_move(l);
+    closure(l, r, &target, 1, inside, edge);
     for (uint32_t i = 0; i <= target; i++) {
         const sx_instr *in = &l->body->instr[i];
         uint32_t held = r->width > 1 ? r->held[r->vector][i] : SX_NO_REG;
-        if (inside[i] && r->filled[i]) {
+        if (!inside[i] || l->have[i]) {
+            continue;
+        }
+        if (r->filled[i]) {
             l->reg[i] = held != SX_NO_REG ? held : access_slot(l, r, i, SX_NO_REG);
             l->have[i] = true;
-        } else if (inside[i] && held != SX_NO_REG) {
+        } else if (held != SX_NO_REG) {
             SX_ASSERT(in->kind == SX_BODY_ARG);
             l->reg[i] = sx_lower_loaded(l, in->x, held);
             l->have[i] = true;
         }
     }
     return sx_lower_value(l, target);
+}
+
+static uint32_t element(sx_lower *l, const rows *r, uint32_t target)
+{
+    sx_lower_move(l);
+    return another(l, r, target);
+}
+
+/* The values of all full results at the position, as they lie in memory. All come before the first store: a result may
+ * lie over an argument that another one is made of. */
+static void make_results(sx_lower *l, const rows *r, uint32_t made[SX_FUSED_RESULTS_MAX])
+{
+    sx_lower_move(l);
+    for (uint32_t k = 0; k < r->root_count; k++) {
+        uint32_t value = another(l, r, r->root[k]);
+        made[k] = sx_lower_stored(l, value, l->analysis->root_dtype[r->result[k]]);
+    }
+}
+
+static void store_result(sx_lower *l, const rows *r, uint32_t number, uint32_t raw)
+{
+    sx_lower_choose_result(l, r->result[number]);
+    sx_lower_store_raw(l, raw, l->out_dtype);
 }
 
 /* ---- passes ---- */
@@ -221,8 +260,8 @@ static void load_line(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
 {
     bool inside[SX_FUSED_INSTRS_MAX];
     bool edge[SX_FUSED_INSTRS_MAX];
-    closure(l, r, r->value, inside, edge);
-    for (uint32_t i = 0; i <= r->value; i++) {
+    closure(l, r, r->value, r->value_count, inside, edge);
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
         const sx_instr *in = &l->body->instr[i];
         bool kept = r->filled[i] && r->slot[i] != SLOT_REGISTER;
         for (uint32_t k = first; inside[i] && k < end; k++) {
@@ -240,15 +279,33 @@ static void load_line(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
 }
 
 /* What was made of vectors side by side, to memory. */
-static void store_made(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t first,
-                       const uint32_t *made)
+static void store_made(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t first)
 {
-    for (uint32_t j = 0; j < r->width; j++) {
-        go_to_vector(l, r, offset, length, first + j);
-        if (l->valid > 0 && r->pass == PASS_RESULT) {
-            sx_lower_store_raw(l, made[j], l->out_dtype);
-        } else if (l->valid > 0) {
-            (void)access_slot(l, r, r->target, made[j]);
+    uint32_t stores = r->pass == PASS_RESULT ? r->root_count : 1;
+    for (uint32_t k = 0; k < stores; k++) {
+        for (uint32_t j = 0; j < r->width; j++) {
+            go_to_vector(l, r, offset, length, first + j);
+            if (l->valid > 0 && r->pass == PASS_RESULT) {
+                store_result(l, r, k, r->made[k][j]);
+            } else if (l->valid > 0) {
+                (void)access_slot(l, r, r->target, r->made[k][j]);
+            }
+        }
+    }
+}
+
+/* The values of a pass at the position, for the vector `own` of those side by side. */
+static void make_own(sx_lower *l, rows *r, uint32_t own)
+{
+    uint32_t made[SX_FUSED_RESULTS_MAX];
+    if (l->valid == 0) {
+        r->made[0][own] = SX_NO_REG;
+    } else if (r->pass == PASS_KEEP) {
+        r->made[0][own] = element(l, r, r->target);
+    } else {
+        make_results(l, r, made);
+        for (uint32_t k = 0; k < r->root_count; k++) {
+            r->made[k][own] = made[k];
         }
     }
 }
@@ -263,16 +320,11 @@ static void run_vector(sx_lower *l, rows *r, int64_t offset, int64_t length, uin
         reduce(l, r, own, 0);
         return;
     }
-    r->made[own] = l->valid > 0 ? element(l, r, r->target) : SX_NO_REG;
+    make_own(l, r, own);
     if (r->pass == PASS_KEEP && r->slot[r->target] == SLOT_REGISTER) {
-        r->held[k][r->target] = r->made[own];
-        return;
-    }
-    if (r->pass == PASS_RESULT && l->valid > 0) {
-        r->made[own] = sx_lower_stored(l, r->made[own], l->out_dtype);
-    }
-    if (own + 1 == r->width) {
-        store_made(l, r, offset, length, k - own, r->made);
+        r->held[k][r->target] = r->made[0][own];
+    } else if (own + 1 == r->width) {
+        store_made(l, r, offset, length, k - own);
     }
 }
 
@@ -373,19 +425,19 @@ static void for_pieces(sx_lower *l, rows *r, void (*body)(sx_lower *l, rows *r))
     r->length = l->view.extent[inner];
 }
 
-/* One pass over the row for `target`, evaluating `value` at every element: `body` walks it. The constants of the row
- * that it uses are made first, outside its loops. */
-static void run_pass_by(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass_kind pass,
-                        void (*body)(sx_lower *l, rows *r))
+/* One pass over the row for `target`, evaluating these values at every element: `body` walks it. The constants of the
+ * row that they use are made first, outside its loops. */
+static void run_pass_by(sx_lower *l, rows *r, uint32_t target, const uint32_t *value,
+                        uint32_t count, pass_kind pass, void (*body)(sx_lower *l, rows *r))
 {
     bool inside[SX_FUSED_INSTRS_MAX];
     bool edge[SX_FUSED_INSTRS_MAX];
     uint32_t valid = l->valid;
-    closure(l, r, value, inside, edge);
+    closure(l, r, value, count, inside, edge);
     if (r->along) {
         l->valid = l->lanes;
     }
-    for (uint32_t i = 0; i <= value; i++) {
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
         if (edge[i] && l->body->instr[i].kind != SX_BODY_IMM) {
             (void)sx_lower_value(l, i);
             l->pinned[i] = true;
@@ -393,6 +445,7 @@ static void run_pass_by(sx_lower *l, rows *r, uint32_t target, uint32_t value, p
     }
     r->target = target;
     r->value = value;
+    r->value_count = count;
     r->pass = pass;
     if (r->warps > 0 && body == walk) {
         for_pieces(l, r, walk);
@@ -401,11 +454,6 @@ static void run_pass_by(sx_lower *l, rows *r, uint32_t target, uint32_t value, p
     }
     sx_lower_move(l);
     l->valid = valid;
-}
-
-static void run_pass(sx_lower *l, rows *r, uint32_t target, uint32_t value, pass_kind pass)
-{
-    run_pass_by(l, r, target, value, pass, walk);
 }
 
 static void keep_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t half)
@@ -421,8 +469,13 @@ static void result_chunk(sx_lower *l, rows *r, uint32_t accumulator, uint32_t ha
 {
     (void)accumulator;
     (void)half;
-    if (l->valid > 0) {
-        sx_lower_store_out(l, element(l, r, r->target), l->out_dtype);
+    uint32_t made[SX_FUSED_RESULTS_MAX];
+    if (l->valid == 0) {
+        return;
+    }
+    make_results(l, r, made);
+    for (uint32_t k = 0; k < r->root_count; k++) {
+        store_result(l, r, k, made[k]);
     }
 }
 
@@ -632,11 +685,11 @@ static void reduce(sx_lower *l, rows *r, uint32_t instr)
     const sx_instr *in = &l->body->instr[instr];
     uint32_t sum;
     if (r->cut.count > 1) {
-        run_pass_by(l, r, instr, in->x, PASS_REDUCE, sum_pieces);
+        run_pass_by(l, r, instr, &in->x, 1, PASS_REDUCE, sum_pieces);
         sum = r->total;
     } else {
         begin_sums(l, r, in);
-        run_pass(l, r, instr, in->x, PASS_REDUCE);
+        run_pass_by(l, r, instr, &in->x, 1, PASS_REDUCE, walk);
         sum = fold(l, r, in->reducer, in->dtype);
     }
     l->reg[instr] = sx_lower_rounded(l, in->dtype, sum);
@@ -644,24 +697,41 @@ static void reduce(sx_lower *l, rows *r, uint32_t instr)
     l->pinned[instr] = true;
 }
 
-/* Fills the slots that a pass for `target` wants and that are not filled yet, in the order of the program. */
-static void fill_slots(sx_lower *l, rows *r, uint32_t target)
+/* Fills the slots that a pass for these values wants and that are not filled yet, in the order of the program. */
+static void fill_slots(sx_lower *l, rows *r, const uint32_t *value, uint32_t count)
 {
     bool inside[SX_FUSED_INSTRS_MAX];
     bool edge[SX_FUSED_INSTRS_MAX];
-    closure(l, r, target, inside, edge);
-    for (uint32_t i = 0; i <= target; i++) {
+    closure(l, r, value, count, inside, edge);
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
         if (inside[i] && r->slot[i] != SLOT_NONE && !r->filled[i]) {
-            run_pass(l, r, i, i, PASS_KEEP);
+            run_pass_by(l, r, i, &i, 1, PASS_KEEP, walk);
             r->filled[i] = true;
         }
     }
 }
 
+/* Stores a result that has one value a row. */
+static void store_row_value(sx_lower *l, const rows *r, uint32_t result)
+{
+    uint32_t valid = l->valid;
+    l->valid = r->along ? l->lanes : valid;
+    uint32_t value = sx_lower_value(l, l->analysis->root[result]);
+    l->valid = r->along ? 1 : valid;
+    if (r->warps > 0) { /* one of them stores it */
+        (void)sx_loop_open_warps(&l->b, 1);
+    }
+    sx_lower_choose_result(l, result);
+    sx_lower_store_out(l, value, l->out_dtype);
+    if (r->warps > 0) {
+        sx_loop_close(&l->b);
+    }
+    l->valid = valid;
+}
+
 static void emit_one_row(sx_lower *l)
 {
     rows *r = l->self;
-    uint32_t result = l->body->instr_count - 1;
     memset(l->have, 0, sizeof(l->have));
     memset(l->pinned, 0, sizeof(l->pinned));
     memset(r->filled, 0, sizeof(r->filled));
@@ -670,29 +740,21 @@ static void emit_one_row(sx_lower *l)
     }
     r->sums = 0;
     l->b.part->warps = r->warps;
-    for (uint32_t i = 0; i <= result; i++) {
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
         if (l->body->instr[i].kind == SX_BODY_REDUCE) {
-            fill_slots(l, r, l->body->instr[i].x);
+            fill_slots(l, r, &l->body->instr[i].x, 1);
             reduce(l, r, i);
         }
     }
-    if (r->full) {
-        fill_slots(l, r, result);
-        run_pass(l, r, result, result, PASS_RESULT);
-        return;
+    if (r->root_count > 0) {
+        fill_slots(l, r, r->root, r->root_count);
+        run_pass_by(l, r, r->root[0], r->root, r->root_count, PASS_RESULT, walk);
     }
-    uint32_t valid = l->valid;
-    l->valid = r->along ? l->lanes : valid;
-    uint32_t value = sx_lower_value(l, result);
-    l->valid = r->along ? 1 : valid;
-    if (r->warps > 0) { /* one of them stores it */
-        (void)sx_loop_open_warps(&l->b, 1);
+    for (uint32_t k = 0; k < l->analysis->result_count; k++) {
+        if (!is_full(l, k)) {
+            store_row_value(l, r, k);
+        }
     }
-    sx_lower_store_out(l, value, l->out_dtype);
-    if (r->warps > 0) {
-        sx_loop_close(&l->b);
-    }
-    l->valid = valid;
 }
 
 /* ---- choice of kept values ---- */
@@ -707,6 +769,25 @@ static void place_sums(sx_lower *l, rows *r)
     r->workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, size);
 }
 
+/* Counts the long functions that a pass for these values evaluates; `reduced`: those that a reduction needs. */
+static void count_uses(const sx_lower *l, const rows *r, const uint32_t *value, uint32_t count,
+                       uint32_t uses[], bool reduced[])
+{
+    bool inside[SX_FUSED_INSTRS_MAX];
+    bool edge[SX_FUSED_INSTRS_MAX];
+    closure(l, r, value, count, inside, edge);
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        if (inside[i] && in->kind == SX_BODY_APPLY &&
+            sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT && sx_op_is_long(in->op)) {
+            uses[i]++;
+            if (reduced != NULL) {
+                reduced[i] = true;
+            }
+        }
+    }
+}
+
 /* Warps of a block keep nothing: what one of them has made is in no other one's registers, and to make it again takes
  * less than to read it from memory once more. */
 static void choose_slots(sx_lower *l, rows *r)
@@ -717,24 +798,13 @@ static void choose_slots(sx_lower *l, rows *r)
     }
     uint32_t uses[SX_FUSED_INSTRS_MAX] = {0};
     bool reduced[SX_FUSED_INSTRS_MAX] = {false};
-    uint32_t last = l->body->instr_count - 1;
-    for (uint32_t p = 0; p <= last; p++) {
-        bool is_reduce = l->body->instr[p].kind == SX_BODY_REDUCE;
-        if (!is_reduce && !(p == last && r->full)) {
-            continue;
-        }
-        bool inside[SX_FUSED_INSTRS_MAX];
-        bool edge[SX_FUSED_INSTRS_MAX];
-        closure(l, r, is_reduce ? l->body->instr[p].x : p, inside, edge);
-        for (uint32_t i = 0; i <= p; i++) {
-            const sx_instr *in = &l->body->instr[i];
-            if (inside[i] && in->kind == SX_BODY_APPLY &&
-                sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT && sx_op_is_long(in->op)) {
-                uses[i]++;
-                reduced[i] = reduced[i] || is_reduce;
-            }
+    uint32_t count = l->body->instr_count;
+    for (uint32_t p = 0; p < count; p++) {
+        if (l->body->instr[p].kind == SX_BODY_REDUCE) {
+            count_uses(l, r, &l->body->instr[p].x, 1, uses, reduced);
         }
     }
+    count_uses(l, r, r->root, r->root_count, uses, NULL);
     int64_t elements = r->along ? 1 : l->lanes;
     for (uint32_t k = 0; k < r->axis_count; k++) {
         elements *= l->view.extent[r->axis[k]];
@@ -742,8 +812,14 @@ static void choose_slots(sx_lower *l, rows *r)
     uint32_t accumulators = SX_ROW_ACCUMULATORS / r->share * r->halves;
     bool crowded = 2 * accumulators >= l->unit->registers;
     int64_t size = 0;
-    bool result_free = r->full && sx_lower_is_lane_float(l, l->out_dtype);
-    for (uint32_t i = 0; i <= last; i++) {
+    bool result_free = false;
+    for (uint32_t k = r->root_count; k-- > 0;) {
+        if (sx_lower_is_lane_float(l, l->analysis->root_dtype[r->result[k]])) {
+            r->slot_result = r->result[k];
+            result_free = true;
+        }
+    }
+    for (uint32_t i = 0; i < count; i++) {
         bool wanted = uses[i] >= 2 || (uses[i] == 1 && reduced[i] && crowded);
         if (wanted && r->holds) {
             r->slot[i] = SLOT_REGISTER;
@@ -882,7 +958,12 @@ sx_code sx_lower_row(sx_lower *l)
     r.halves = l->lanes < r.lanes ? r.lanes / l->lanes : 1;
     r.share = l->lanes > r.lanes ? l->lanes / r.lanes : 1;
     r.along = l->analysis->along;
-    r.full = l->analysis->full;
+    for (uint32_t k = 0; k < l->analysis->result_count; k++) {
+        if (is_full(l, k)) {
+            r.root[r.root_count] = l->analysis->root[k];
+            r.result[r.root_count++] = k;
+        }
+    }
     r.reduced = l->analysis->reduced;
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (l->view.reduced[d]) {

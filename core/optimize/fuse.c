@@ -215,17 +215,17 @@ static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bo
     return advance(f, k, &attr, child, count + inner.count, producer, rule, taken);
 }
 
-/* The elementwise kernel of a class that may be computed by its readers, or SX_EG_NONE. */
+/* The elementwise kernel of a class that may be computed by its readers, or SX_EG_NONE. One that reads nothing, as an
+ * iota, is made of positions for less than it takes to read it. */
 static uint32_t map_form(const fuser *f, uint32_t class_, uint32_t readers_max)
 {
     const forms *list = &f->form[class_];
-    if (sx_tensors_fact(f->t, class_)->is_weight != 0 || f->readers[class_] > readers_max) {
-        return SX_EG_NONE;
-    }
+    bool reads = sx_tensors_fact(f->t, class_)->is_weight != 0 || f->readers[class_] > readers_max;
     for (uint32_t i = 0; i < list->count; i++) {
         const sx_body *body = sx_tensors_attr(f->t, list->node[i])->body;
-        if (sx_body_kernel_kind(body) == SX_KERNEL_MAP &&
-            (f->readers[class_] == 1 || body->instr_count <= SX_FUSE_REPEATED_MAX)) {
+        bool is_short = f->readers[class_] == 1 || body->instr_count <= SX_FUSE_REPEATED_MAX;
+        if (sx_body_kernel_kind(body) == SX_KERNEL_MAP && is_short &&
+            (!reads || body->arg_count == 0)) {
             return list->node[i];
         }
     }

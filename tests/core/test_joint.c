@@ -113,7 +113,8 @@ START_TEST(test_adamw)
 }
 END_TEST
 
-/* The two gradients of a product, of a quotient; and what must not share: results of rows, other shapes. */
+/* The two gradients of a product, of a quotient, a product and the sums of its rows; and what must not share: other
+ * shapes, other rows. */
 static const struct {
     const char *text;
     uint32_t results; /* of the kernel that is shared; 0: there is none */
@@ -126,13 +127,12 @@ static const struct {
                                                    "%p = multiply(%a, %q)" T "%b = negate(%p)" T
                                                    "return %a as \"a\", %b as \"b\" }",
      2},
-    /* the second needs what a row kernel makes of the first */
-    {"sx 1 graph \"g\" { " IN("x") IN(
-         "y") "%a = multiply(%x, %y)" T "%s = reduce(%a) {dims = [1], reducer = add} : f32[24] %w "
-              "= broadcast_in_dim(%s) {dims = [0]}" T
-              "%t = reduce(%w) {dims = [0], reducer = maximum} : f32[40] %u = broadcast_in_dim(%t) "
-              "{dims = [1]}" T "%b = subtract(%x, %u)" T "return %a as \"a\", %b as \"b\" }",
-     0},
+    /* columns are no rows: only the first two share */
+    {"sx 1 graph \"g\" { " IN("x")
+         IN("y") "%a = multiply(%x, %y)" T "%s = reduce(%a) {dims = [1], reducer = add} : f32[24] "
+                 "%t = reduce(%a) {dims = [0], reducer = maximum} : f32[40] "
+                 "return %a as \"a\", %s as \"s\", %t as \"t\" }",
+     2},
     {"sx 1 graph \"g\" { " IN("x") "%t = transpose(%x) {perm = [1, 0]} : f32[40, 24] "
                                    "%a = negate(%t) : f32[40, 24] %b = exponential(%x)" T
                                    "return %a as \"a\", %b as \"b\" }",
@@ -215,6 +215,99 @@ START_TEST(test_determinism)
 }
 END_TEST
 
+/* ---- rows ---- */
+#define R " : f32[24] "
+#define ROWS(name, of) "%" name " = broadcast_in_dim(%" of ") {dims = [0]}" T
+#define REDUCED(name, of, how) "%" name " = reduce(%" of ") {dims = [1], reducer = " how "}" R
+#define NUMBER(name, value) "%" name " = constant {data = " value "}" R
+#define MEAN REDUCED("s", "x", "add") NUMBER("n", "40") "%mean = divide(%s, %n)" R
+#define CENTRED ROWS("mb", "mean") "%c = subtract(%x, %mb)" T
+#define VARIANCE "%cc = multiply(%c, %c)" T REDUCED("ss", "cc", "add") "%var = divide(%ss, %n)" R
+#define ROOT NUMBER("eps", "1e-5") "%ve = add(%var, %eps)" R "%rstd = rsqrt(%ve)" R
+#define NORM ROWS("rb", "rstd") "%y = multiply(%c, %rb)" T
+#define SHIFTED                  \
+    REDUCED("m", "x", "maximum") \
+    ROWS("mb", "m") "%d = subtract(%x, %mb)" T "%e = exponential(%d)" T
+#define SOFTMAX SHIFTED REDUCED("s", "e", "add") ROWS("sb", "s") "%y = divide(%e, %sb)" T
+#define WIDE " : i64[24, 40] "
+#define INDEX                                                                                 \
+    "%i = iota {axis = 1}" WIDE "%far = constant {data = 40}" WIDE                            \
+    "%is = compare(%x, %mb) {direction = eq} : bool[24, 40] %at = select(%is, %i, %far)" WIDE \
+    "%first = reduce(%at) {dims = [1], reducer = minimum} : i64[24] "
+#define LOSS                            \
+    IN("t")                             \
+    "%l = log_softmax(%x) {axis = 1}" T \
+    "%p = multiply(%t, %l)" T REDUCED("s", "p", "add") "%loss = negate(%s)" R
+#define RESIDUAL                                                             \
+    IN("r")                                                                  \
+    "%g = parameter {name = \"g\", weight = 1} : f32[40] %h = add(%x, %r)" T \
+    "%y = rms_norm(%h, %g) {axis = 1, eps = 1e-5}" T
+#define GRAPH(nodes, outputs) "sx 1 graph \"g\" { " IN("x") nodes "return " outputs " }"
+
+/* What reads the same rows is one launch with at least these results. */
+static const struct {
+    const char *text;
+    uint32_t results;
+} rows[] = {
+    {GRAPH(MEAN CENTRED VARIANCE ROOT NORM, "%y as \"y\", %mean as \"mean\", %rstd as \"rstd\""),
+     3},
+    {GRAPH(MEAN CENTRED VARIANCE, "%mean as \"mean\", %var as \"variance\""), 2},
+    {GRAPH(SOFTMAX, "%y as \"y\", %m as \"maximum\""), 2},
+    {GRAPH(SHIFTED INDEX, "%m as \"maximum\", %first as \"index\""), 2},
+    {GRAPH(LOSS, "%loss as \"loss\", %l as \"logp\""), 2},
+    {GRAPH(RESIDUAL, "%h as \"h\", %y as \"y\""), 2},
+};
+
+START_TEST(test_rows)
+{
+    static const char *const target[] = {"x86-64-v3", "x86-64-v4", "h100"};
+    const sx_module *module =
+        compile(rows[_i % (int)SX_COUNT(rows)].text, target[_i / (int)SX_COUNT(rows)]);
+    const sx_module_kernel *kernel = joint_of(module);
+    ck_assert_ptr_nonnull(kernel);
+    ck_assert_uint_eq(module->launch_count, 1);
+    ck_assert_uint_ge(kernel->result_count, rows[_i % (int)SX_COUNT(rows)].results);
+    ck_assert_uint_eq(kernel->kind, SX_MODULE_ROW);
+    ck_sx_ok(&cx, verify(module));
+}
+END_TEST
+
+/* The bits of each result are those of its node alone, also where lanes are wider than it needs. */
+START_TEST(test_bits_of_rows)
+{
+    sx_buf found;
+    sx_test_request request = {.text = rows[_i].text, .target = "x86-64-v3"};
+    sxr_verify_options options = {.seed = 11};
+    sx_buf_init(&found, 1 << 20);
+    ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
+    ck_sx_ok(&cx, sxr_determinism(&cx, sx_buf_span(&bytes), &options, 0, &found));
+    ck_assert_uint_eq(found.len, sizeof(sxr_kernel_evidence));
+    const sxr_kernel_evidence *row = (const void *)found.ptr;
+    ck_assert_msg(!row->differs, "%s", row->difference);
+    ck_assert_uint_gt(row->extents, 0);
+    ck_assert_uint_gt(row->schedules, 3);
+    sx_buf_fini(&found);
+}
+END_TEST
+
+/* A group may stand behind a node that comes after its first one, as an iota or a product: what it needs is put before
+ * it. */
+START_TEST(test_what_comes_between)
+{
+    static const char text[] = "sx 1 graph \"g\" { " IN("x")
+        IN("y") "%w = parameter {name = \"w\", weight = 1} : f32[40, 40]" REDUCED(
+            "m", "x",
+            "maximum") "%d = dot_general(%y, %w) {lhs_contract = [1], rhs_contract = [0]}" T
+                       "%p = multiply(%x, %d)" T REDUCED(
+                           "s", "p", "add") "return %m as \"m\", %d as \"d\", %s as \"s\" }";
+    const sx_module *module = compile(text, "x86-64-v3");
+    const sx_module_kernel *kernel = joint_of(module);
+    ck_assert_ptr_nonnull(kernel);
+    ck_assert_uint_eq(kernel->result_count, 2);
+    ck_sx_ok(&cx, verify(module));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("core.joint");
@@ -226,6 +319,9 @@ int main(void)
     tcase_add_test(cases, test_twins);
     tcase_add_loop_test(cases, test_swapped, 0, 3);
     tcase_add_test(cases, test_determinism);
+    tcase_add_loop_test(cases, test_rows, 0, 3 * SX_COUNT(rows));
+    tcase_add_loop_test(cases, test_bits_of_rows, 0, SX_COUNT(rows));
+    tcase_add_test(cases, test_what_comes_between);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -82,9 +82,12 @@ static uint32_t *writer_of(fixture *f, uint32_t tensor)
 {
     for (uint32_t i = 0; i < f->module.launch_count; i++) {
         const sx_module_launch *launch = &f->module.launch[i];
-        uint32_t *result = &f->arg[launch->arg_first + launch->arg_count - 1];
-        if (*result == tensor) {
-            return result;
+        uint32_t results = sx_module_results(&f->module, launch);
+        for (uint32_t k = 0; k < results; k++) {
+            uint32_t *result = &f->arg[launch->arg_first + launch->arg_count - 1 - k];
+            if (*result == tensor) {
+                return result;
+            }
         }
     }
     ck_abort_msg("nothing writes tensor %u", tensor);
