@@ -282,6 +282,42 @@ sx_code sxc_cmd_cache_evict(sxc_cli *cli)
     return code;
 }
 
+sx_code sxc_cmd_cache_rm(sxc_cli *cli)
+{
+    sx_cache_evict_args args = {0};
+    SX_PUT(&args, cache_evict_args, cache, sx_span_of(cli->argument[0]));
+    return sxc_ask(cli, SX_METHOD_CACHE_EVICT, &args, SXC_ANSWER_MS, print_evicted);
+}
+
+static sx_code print_caches(sxc_cli *cli, const void *reply, sx_buf *out)
+{
+    const sx_artefact_caches_result *r = reply;
+    sxc_table table;
+    int64_t stored = 0;
+    sxc_table_init(&table, cli->cx, "CACHE|>UID|>ENTRIES|>BYTES|>STORED|>HITS|>COST S");
+    for (uint32_t i = 0; i < r->caches.count; i++) {
+        const sx_artefact_cache_row *row = &r->caches.items[i];
+        sxc_table_put_span(&table, row->cache);
+        sxc_table_put(&table, "%lld", (long long)row->uid);
+        sxc_table_put(&table, "%lld", (long long)row->entries);
+        sxc_table_put(&table, "%lld", (long long)row->size);
+        sxc_table_put(&table, "%lld", (long long)row->stored);
+        sxc_table_put(&table, "%lld", (long long)row->hits);
+        sxc_table_put(&table, "%.1f", (double)row->cost_us / 1e6);
+        stored += row->stored;
+    }
+    SX_TRY(sxc_table_print(&table, out));
+    sx_buf_print(out, "\n%lld of %lld bytes, %lld being made, %lld waiting", (long long)stored,
+                 (long long)r->quota, (long long)r->leases, (long long)r->waiting);
+    return SX_OK;
+}
+
+sx_code sxc_cmd_cache_stats(sxc_cli *cli)
+{
+    sx_empty args = {0};
+    return sxc_ask(cli, SX_METHOD_ARTEFACT_CACHES, &args, SXC_ANSWER_MS, print_caches);
+}
+
 /* ---- jobs, status ---- */
 
 static sx_code print_jobs(sxc_cli *cli, const void *reply, sx_buf *out)

@@ -23,10 +23,12 @@ typedef struct sxd_call sxd_call;
  *
  *   serve   A request has come. The call belongs to the server until it is answered or dropped, now or later.
  *   leave   The client of a call is gone, which the server has not answered yet. The server forgets the call, which
- *           is freed when this returns. It is not called while the call is `pinned`. */
+ *           is freed when this returns. It is not called while the call is `pinned`.
+ *   closed  The connection with this number is closed, and its calls have left. */
 typedef struct {
     void (*serve)(void *self, SX_TAKE sxd_call *call);
     void (*leave)(void *self, sxd_call *call);
+    void (*closed)(void *self, uint64_t peer);
     void *self;
 } sxd_server;
 
@@ -53,7 +55,8 @@ struct sxd_call {
     sxd_net *net;
     sxd_session *session; /* NULL: the client went away while the call was pinned */
     sxd_principal principal;
-    uint64_t id; /* of the request, in the log */
+    uint64_t id;   /* of the request, in the log */
+    uint64_t peer; /* number of its connection */
     uint64_t start_ns;
     uint64_t deadline_ms; /* loop time; UINT64_MAX: none */
     sx_buf body;          /* the frame; the decoded request borrows from it */

@@ -109,6 +109,7 @@ static sxd_call *call_new(sxd_session *session)
     call->net = net;
     call->session = session;
     call->principal = session->principal;
+    call->peer = session->id;
     call->id = ++net->next_call;
     call->start_ns = uv_hrtime();
     call->deadline_ms = UINT64_MAX;
@@ -429,6 +430,7 @@ static void close_session(sxd_session *session, const char *why)
             sxd_call_drop(call);
         }
     }
+    net->server.closed(net->server.self, session->id);
     session->stream->class->close(session->stream);
 }
 

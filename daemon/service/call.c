@@ -4,6 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "daemon/service/artefact.h"
 #include "daemon/service/search.h"
 
 #define PROTO_VERSION 1
@@ -126,7 +127,7 @@ static void serve_shutdown(sxd_call *call)
 }
 
 /* ---- status ---- */
-#define COUNTER_MAX 96
+#define COUNTER_MAX 128
 
 static uint32_t own_counters(const sxd_service *service, sx_pair *out)
 {
@@ -243,8 +244,17 @@ static void serve_status(sxd_call *call)
 }
 
 /* ---- cache ---- */
+static bool is_artefact(const sx_cache_info *info)
+{
+    return info->kind >= SXD_KIND_ARTEFACT;
+}
+
+/* NULL: of an artefact, which says itself to which cache it belongs. */
 static const char *kind_name(uint32_t kind)
 {
+    if (kind >= SXD_KIND_ARTEFACT) {
+        return NULL;
+    }
     return kind == SXD_KIND_MODULE ? "module" : kind == SXD_KIND_EGRAPH ? "egraph" : "text";
 }
 
@@ -260,21 +270,31 @@ static sx_entry_row entry_row(const sx_cache_info *info)
         .hits = (int64_t)info->hits,
         .kind = sx_span_of(kind_name(info->kind)),
         .tier = sx_span_of(info->tier == SX_TIER_RAM ? "ram" : "disk"),
-        .uid = info->ns,
+        .uid = is_artefact(info) ? info->ns & ~SXD_ARTEFACT_SPACE : info->ns,
         .pinned = info->pinned,
     };
 }
 
 typedef struct {
     sx_entry_row *rows;
+    uint32_t *kinds;
     uint32_t count;
 } row_list;
 
 static bool on_entry(void *self, const sx_cache_info *info)
 {
     row_list *list = self;
+    list->kinds[list->count] = info->kind;
     list->rows[list->count++] = entry_row(info);
     return true;
+}
+
+static void name_kind(sxd_service *service, uint32_t kind, sx_entry_row *row)
+{
+    if (kind >= SXD_KIND_ARTEFACT) {
+        uint32_t space = (uint32_t)row->uid | SXD_ARTEFACT_SPACE;
+        row->kind = sx_span_of(sxd_artefact_cache_of(service, kind, space, &row->key));
+    }
 }
 
 static void serve_cache_list(sxd_call *call)
@@ -286,11 +306,16 @@ static void serve_cache_list(sxd_call *call)
                         (long long)limit, LIST_MAX);
         return;
     }
-    row_list list = {.rows = SX_NEW_ARRAY(&call->cx, sx_entry_row, (size_t)limit + 1)};
-    if (list.rows == NULL || sx_cache_list(&call->cx, sxd_service_of(call)->cache,
-                                           (uint32_t)limit + 1, on_entry, &list) != SX_OK) {
+    row_list list = {.rows = SX_NEW_ARRAY(&call->cx, sx_entry_row, (size_t)limit + 1),
+                     .kinds = SX_NEW_ARRAY(&call->cx, uint32_t, (size_t)limit + 1)};
+    if (list.rows == NULL || list.kinds == NULL ||
+        sx_cache_list(&call->cx, sxd_service_of(call)->cache, (uint32_t)limit + 1, on_entry,
+                      &list) != SX_OK) {
         fail(call);
         return;
+    }
+    for (uint32_t i = 0; i < list.count; i++) {
+        name_kind(sxd_service_of(call), list.kinds[i], &list.rows[i]);
     }
     sx_cache_list_result result = {.more = list.count > limit};
     result.entries.items = list.rows;
@@ -304,8 +329,22 @@ static void serve_cache_show(sxd_call *call)
     sx_cache_info info;
     sx_cache_part *parts;
     uint32_t part_count;
-    if (sx_cache_show(&call->cx, sxd_service_of(call)->cache, call->principal.space, &args->key,
-                      &info, &parts, &part_count) != SX_OK) {
+    sx_cache *cache = sxd_service_of(call)->cache;
+    uint32_t space = call->principal.space;
+    sx_code code = sx_cache_show(&call->cx, cache, space, &args->key, &info, &parts, &part_count);
+    if (code == SX_ABSENT) {
+        space |= SXD_ARTEFACT_SPACE;
+        sx_ctx_reset_error(&call->cx);
+        code = sx_cache_show(&call->cx, cache, space, &args->key, &info, &parts, &part_count);
+    }
+    if (code == SX_ABSENT) {
+        char text[SX_KEY_TEXT_SIZE];
+        sx_key_print(&args->key, text);
+        sxd_call_refuse(call, SX_ABSENT, 0, "cache entry %s: none of user %u", text,
+                        call->principal.space);
+        return;
+    }
+    if (code != SX_OK) {
         fail(call);
         return;
     }
@@ -315,6 +354,7 @@ static void serve_cache_show(sxd_call *call)
         rows[i] = (sx_part_row){.name = parts[i].name, .value = parts[i].value};
     }
     sx_entry_row row = entry_row(&info);
+    name_kind(sxd_service_of(call), info.kind, &row);
     sx_cache_show_result result = {0};
     result.entry.items = &row;
     result.entry.count = 1;
@@ -344,23 +384,32 @@ static void serve_cache_verify(sxd_call *call)
 static void serve_cache_evict(sxd_call *call)
 {
     const sx_cache_evict_args *args = call->request.args;
+    sx_cache *cache = sxd_service_of(call)->cache;
     bool one = SX_HAS(args, cache_evict_args, key);
     bool all = SX_HAS(args, cache_evict_args, all) && args->all;
-    if (one == all) {
-        sxd_call_refuse(call, SX_INPUT, 0, "cache.evict: either key or all");
+    bool kind = SX_HAS(args, cache_evict_args, cache);
+    if (one + all + kind != 1) {
+        sxd_call_refuse(call, SX_INPUT, 0, "cache.evict: either key, or cache, or all");
         return;
     }
-    sx_cache_filter filter = {
-        .by_ns = true, .ns = call->principal.space, .by_key = one, .pinned_too = one};
-    uint64_t count = 0;
+    sx_cache_filter filter = {.by_ns = true, .by_key = one, .by_kind = kind, .pinned_too = one};
+    uint64_t modules = 0;
+    uint64_t artefacts = 0;
+    sx_code code = kind ? sxd_artefact_kind_of(&call->cx, args->cache, &filter.kind) : SX_OK;
     if (one) {
         filter.key = args->key;
     }
-    if (sx_cache_evict(&call->cx, sxd_service_of(call)->cache, &filter, &count) != SX_OK) {
+    filter.ns = call->principal.space;
+    if (code == SX_OK && !kind) {
+        code = sx_cache_evict(&call->cx, cache, &filter, &modules);
+    }
+    filter.ns |= SXD_ARTEFACT_SPACE;
+    code = code == SX_OK ? sx_cache_evict(&call->cx, cache, &filter, &artefacts) : code;
+    if (code != SX_OK) {
         fail(call);
         return;
     }
-    sx_cache_evict_result result = {.entries = (int64_t)count};
+    sx_cache_evict_result result = {.entries = (int64_t)(modules + artefacts)};
     sxd_call_result(call, &result, NULL);
 }
 
@@ -402,6 +451,10 @@ void sxd_call_dispatch(sxd_call *call)
     case SX_METHOD_CACHE_SHOW: serve_cache_show(call); return;
     case SX_METHOD_CACHE_VERIFY: serve_cache_verify(call); return;
     case SX_METHOD_CACHE_EVICT: serve_cache_evict(call); return;
+    case SX_METHOD_ARTEFACT_GET: sxd_artefact_get(call); return;
+    case SX_METHOD_ARTEFACT_PUT: sxd_artefact_put(call); return;
+    case SX_METHOD_ARTEFACT_RELEASE: sxd_artefact_release(call); return;
+    case SX_METHOD_ARTEFACT_CACHES: sxd_artefact_caches(call); return;
     case SX_METHOD_STATUS: serve_status(call); return;
     case SX_METHOD_SHUTDOWN: serve_shutdown(call); return;
     case SX_METHOD_WORK:

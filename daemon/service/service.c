@@ -2,7 +2,9 @@
 #include "daemon/service/service.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
+#include "daemon/service/artefact.h"
 #include "daemon/service/search.h"
 #include "trust/trust.h"
 
@@ -86,6 +88,11 @@ static void leave(void *self, sxd_call *call)
     }
 }
 
+static void closed(void *self, uint64_t peer)
+{
+    sxd_lease_forget(self, peer);
+}
+
 void sxd_call_pin(sxd_call *call)
 {
     SX_ASSERT(!call->pinned && sxd_ask_of(call)->waiter.of == NULL);
@@ -105,7 +112,7 @@ bool sxd_call_unpin(sxd_call *call)
 
 sxd_server sxd_service_server(sxd_service *service)
 {
-    return (sxd_server){.serve = serve, .leave = leave, .self = service};
+    return (sxd_server){.serve = serve, .leave = leave, .closed = closed, .self = service};
 }
 
 void sxd_service_room(void *self)
@@ -143,7 +150,11 @@ static void remove_old_modules(sx_ctx *cx, sxd_service *service)
 static sx_code open_cache(sx_ctx *cx, sxd_service *service)
 {
     const sxd_options *options = &service->base->config.options;
+    uint64_t quota = (uint64_t)options->artefact_mb << 20;
+    sx_cache_quota quotas[] = {{SXD_ARTEFACT_SPACE | getuid(), quota}, {SXD_ARTEFACT_SPACE, quota}};
     sx_cache_options cache = {
+        .quota = quotas,
+        .quota_count = getuid() == 0 ? 1 : 2,
         .dir = options->state,
         .size_limit = (uint64_t)options->cache_mb << 20,
         .ram_limit = (uint64_t)options->cache_ram_mb << 20,
@@ -170,6 +181,7 @@ sx_code sxd_service_open(sx_ctx *cx, sxd_service *service)
     if (service->memo == NULL) {
         return SX_FAIL(cx, SX_NOMEM, "memo: no memory");
     }
+    SX_TRY(sxd_artefact_open(cx, service));
     SX_TRY(open_cache(cx, service)); /* takes the lock of the state directory */
     SX_TRY(sx_trust_key_open(cx, state, true, &service->key));
     sxd_search_open(service);
@@ -200,6 +212,7 @@ void sxd_service_drain(sxd_service *service, bool fast)
 {
     SX_ASSERT(service->base->phase == SXD_DRAINING);
     sxd_search_drain(service);
+    sxd_lease_drain(service);
     if (fast) {
         sxd_service_halt(service, "the daemon is stopping");
     }
@@ -231,6 +244,7 @@ void sxd_service_fini(sxd_service *service)
     SX_ASSERT(sxd_work_idle(service->work) && service->cache == NULL);
     uv_mutex_destroy(&service->search_lock);
     sx_trust_key_close(&service->key);
+    sxd_artefact_close(service);
     free(service->memo);
     service->memo = NULL;
 }

@@ -5,6 +5,7 @@
  *   compile.c  from a request to its key, a hit or a job
  *   library.c  stored e-graphs of programs that may equal the one asked for
  *   queue.c    compilations under way and who waits for them      jobs.c   their table
+ *   artefact.h bytes that are kept for caches of others, and who makes them
  *   search.h   optimisations of minutes or hours, in steps
  */
 #ifndef SX_DAEMON_SERVICE_SERVICE_H
@@ -19,6 +20,7 @@ typedef struct sxd_service sxd_service;
 typedef struct sxd_job sxd_job;
 typedef struct sxd_search sxd_search; /* search.h */
 typedef struct sxd_search_lane sxd_search_lane;
+typedef struct sxd_artefacts sxd_artefacts; /* artefact.h */
 
 /* What a pool thread made of a request: the key, and the program as it was read, which lies in `cx`. */
 typedef struct {
@@ -36,7 +38,10 @@ typedef struct {
     sxd_search *search;
     uint64_t hold_ms; /* loop time at which "still running" is answered; UINT64_MAX: never */
     sxd_key key;
-    int64_t seen_seq; /* the newest event that the client has */
+    int64_t seen_seq;        /* the newest event that the client has */
+    struct sxd_lease *lease; /* for which it waits; artefact.h */
+    int64_t claim_ms;        /* it would take the lease over for so long; 0: it would not */
+    uint64_t since_ms;       /* loop time at which it began to wait for it */
     bool coalesced;
 } sxd_ask;
 
@@ -45,9 +50,13 @@ typedef struct {
 #define SXD_KINDS_OF_VERSION 10u
 enum {
     SXD_KIND_EGRAPH = 3,
+    SXD_KIND_ARTEFACT = 1 << 30, /* and above: artefacts, a kind for each cache; artefact.h */
     SXD_KIND_MODULE = 1 + SXD_KINDS_OF_VERSION * SX_MODULE_VERSION,
     SXD_KIND_TEXT = 2 + SXD_KINDS_OF_VERSION * SX_MODULE_VERSION /* answers to optimize */
 };
+
+/* The namespace of the artefacts of a user is the uid with this bit; so they have a quota of their own. */
+#define SXD_ARTEFACT_SPACE UINT32_C(0x80000000)
 
 /* ---- stored e-graphs of programs, or of parts, that may equal what is asked for ---- */
 #define SXD_LIBRARY_WAYS SX_CORE_WAYS
@@ -146,6 +155,7 @@ struct sxd_service {
     void (*drain)(void *self, bool fast); /* begins to stop the daemon; may be called again */
     void *self;
     sx_cache *cache;
+    sxd_artefacts *artefacts;
     sx_trust_key key; /* of the state directory: signs what workers verified */
     uv_timer_t cache_timer;
     uv_async_t cache_wake;

@@ -11,7 +11,7 @@ _symplex_client() {
             "plot "*) words="roofline" ;;
             "module "*) words="show dump check" ;;
             "ptx "*) words="assemble show run" ;;
-            "cache "*) words="ls show verify evict" ;;
+            "cache "*) words="ls show verify stats evict rm" ;;
         esac
     fi
     if [ -z "$words" ]; then
@@ -26,7 +26,9 @@ _symplex_client() {
             "cache ls") words="--help --json --socket --limit" ;;
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;
+            "cache stats") words="--help --json --socket" ;;
             "cache evict") words="--help --json --socket --all" ;;
+            "cache rm") words="--help --json --socket" ;;
             "search show") words="--help --json --socket" ;;
             "search wait") words="--help --json --socket --output --point --onnx --proof" ;;
             "search result") words="--help --json --socket --output --point --onnx --proof" ;;

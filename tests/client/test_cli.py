@@ -1069,6 +1069,22 @@ def test_sixteen_clients_one_compilation():
         assert counters["coalesced"] + counters["hits_ram"] == 15, counters
 
 
+def test_caches_of_others():
+    with Daemon(program="symplexd") as daemon:
+        with daemon.client() as client:
+            for name in (b"a", b"b"):
+                client.call("artefact.put", {"cache": "triton", "name": name, "value": b"v" * 100, "cost_us": 1500000})
+            client.call("artefact.put", {"cache": "jax", "name": b"c", "value": b"w"})
+        stats = js("cache", "stats", socket=daemon.path, schema="artefact_caches_result")
+        assert [(r["cache"], r["entries"], r["size"]) for r in stats["caches"]] == [("jax", 1, 1), ("triton", 2, 200)]
+        text = sx("cache", "stats", socket=daemon.path).stdout.decode()
+        assert "triton" in text and " 3.0" in text and "of 5368709120 bytes, 0 being made, 0 waiting" in text, text
+        assert b"triton" in sx("cache", "ls", socket=daemon.path).stdout
+        assert b"2 entries removed" in sx("cache", "rm", "triton", socket=daemon.path).stdout
+        assert js("cache", "rm", "triton", socket=daemon.path, schema="cache_evict_result")["entries"] == 0
+        assert error_of("cache", "rm", "No", status=4, socket=daemon.path)["code"] == "INPUT"
+
+
 def test_service_commands():
     source = TMP / "twice.sx"
     source.write_text(TWICE)

@@ -109,6 +109,14 @@ static void serve(void *self, sxd_call *call)
     kept[kept_count++] = call;
 }
 
+static uint64_t closed_peer;
+
+static void closed(void *self, uint64_t number)
+{
+    (void)self;
+    closed_peer = number;
+}
+
 static void leave(void *self, sxd_call *call)
 {
     (void)self;
@@ -136,7 +144,7 @@ static void setup(void)
     base->config.options.clients_max = 1;
     base->config.options.output_mb = 1;
     base->config.options.stall_ms = 1000;
-    net = (sxd_net){.base = base, .server = {.serve = serve, .leave = leave}};
+    net = (sxd_net){.base = base, .server = {.serve = serve, .leave = leave, .closed = closed}};
     peer = (pipe_){.stream = {.class = &pipe_class}};
     kept_count = left_count = 0;
     sxd_log_set(SXD_ERROR);
@@ -253,7 +261,10 @@ START_TEST(client_gone)
     feed(ping, sizeof(ping));
     ck_assert_uint_eq(kept_count, 2);
     kept[1]->pinned = true;
+    uint64_t number = kept[0]->peer;
+    ck_assert_uint_eq(kept[1]->peer, number);
     peer.stream.user->end(peer.stream.self, "closed by the client");
+    ck_assert_uint_eq(closed_peer, number);
     ck_assert(peer.closed);
     ck_assert_uint_eq(left_count, 1);
     ck_assert_ptr_null(kept[1]->session);

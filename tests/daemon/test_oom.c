@@ -109,6 +109,12 @@ static void serve(void *self, sxd_call *call)
     sxd_call_refuse(call, SX_CANCELLED, 0, "enough");
 }
 
+static void closed(void *self, uint64_t number)
+{
+    (void)self;
+    (void)number;
+}
+
 static void leave(void *self, sxd_call *call)
 {
     (void)self;
@@ -130,7 +136,8 @@ static void setup(void)
     base->config.options.clients_max = 4;
     base->config.options.output_mb = 1;
     base->config.options.stall_ms = 1000;
-    net = (sxd_net){.base = base, .server = {.serve = serve, .leave = leave, .self = service}};
+    net = (sxd_net){.base = base,
+                    .server = {.serve = serve, .leave = leave, .closed = closed, .self = service}};
     table->base = base;
     service->base = base;
     service->net = &net;

@@ -41,8 +41,9 @@ CIRCLES = {
         "fused.h is what others include; fused_body.h is what its files share",
     ("core/optimize/optimize", "core/optimize/optimizer"):
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
-    ("daemon/service/search", "daemon/service/service"):
-        "service.h is what others include; search.h is what the files of searches share, and service.c opens them",
+    ("daemon/service/artefact", "daemon/service/search", "daemon/service/service"):
+        "service.h is what others include; search.h and artefact.h are what the files of searches and of artefacts "
+        "share, and service.c opens them",
     ("daemon/work/task", "daemon/work/work"):
         "work.h is what others include; task.c gives tasks to the workers of work.h",
     ("core/pareto", "core/pipeline"):
