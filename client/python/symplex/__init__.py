@@ -4,7 +4,9 @@
     y = module(x)                        # NumPy, DLPack and buffers in; new NumPy arrays out
     module = symplex.load("mlp.sxm")     # a module file
     f = symplex.jit(function)            # a function over NumPy arrays, traced and compiled at its first call
-    g = symplex.value_and_grad(loss)     # with the gradient of its first argument
+    g = symplex.value_and_grad(loss)     # with the gradient of its first argument; vmap: for many examples
+    symplex.cond, while_loop, scan       # control flow inside of such functions
+    print(symplex.explain(f))            # what was compiled, why, and what it took
     f = symplex.jax.jit(jax_function)    # instead of jax.jit
 
 `python -m symplex doctor` says what works here.
@@ -21,20 +23,28 @@ from symplex._module import Module, Tensor, load
 from symplex._c import version as __version__
 
 if TYPE_CHECKING:
-    from symplex._jit import Function, TraceError, grad, jit, value_and_grad
+    from symplex import random
+    from symplex._trace.control import cond, scan, while_loop
+    from symplex._trace.explain import explain
+    from symplex._jit import Function, grad, jit, value_and_grad, vmap
+    from symplex._trace.size import TraceError, axis
+
+_TRACING = {"Function": "_jit", "TraceError": "_trace.size", "axis": "_trace.size", "cond": "_trace.control",
+            "explain": "_trace.explain", "grad": "_jit", "jit": "_jit", "scan": "_trace.control",
+            "value_and_grad": "_jit", "vmap": "_jit", "while_loop": "_trace.control"}
 
 __all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "Denied", "Error", "Function",
            "InputError", "LayoutError", "LimitExceeded", "Mismatch", "Module", "NoDaemon", "NotFound",
            "OutOfMemory", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
-           "Unimplemented", "UsageError", "compile", "compile_bytes", "compile_file", "compile_onnx",
-           "doctor", "grad", "jit", "load", "optimize", "value_and_grad"]
+           "Unimplemented", "UsageError", "axis", "compile", "compile_bytes", "compile_file", "compile_onnx", "cond",
+           "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "value_and_grad", "vmap",
+           "while_loop"]
 
 
 def __getattr__(name: str) -> Any:
     """Tracing needs NumPy, and symplex.jax JAX; the rest of the package does not."""
-    if name in ("Function", "TraceError", "grad", "jit", "value_and_grad"):
-        from symplex import _jit
-        return getattr(_jit, name)
-    if name == "jax":
-        return importlib.import_module("symplex.jax")
+    if name in _TRACING:
+        return getattr(importlib.import_module(f"symplex.{_TRACING[name]}"), name)
+    if name in ("jax", "numpy", "random"):
+        return importlib.import_module(f"symplex.{name}")
     raise AttributeError(f"module 'symplex' has no attribute '{name}'")

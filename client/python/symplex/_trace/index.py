@@ -1,0 +1,216 @@
+"""x[...]: numbers, slices, arrays of whole numbers. Traced indices have no elements yet: those outside of the array
+are clamped to it. Arrays that are known are checked."""
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from symplex._errors import Unimplemented
+from symplex._trace.size import Size, broadcast, count, place
+from symplex._trace.tracer import (Tracer, broadcast_to, convert, emit, one_axis, reshape, select, size_value,
+                                   transpose, value)
+
+
+def _is_array(entry: Any) -> bool:
+    return isinstance(entry, (Tracer, np.ndarray, list)) or (isinstance(entry, tuple) and not entry)
+
+
+def _entries(x: Tracer, key: Any) -> list[Any]:
+    """One entry for each dimension, and None for each new one."""
+    entries = list(key) if isinstance(key, tuple) else [key]
+    for entry in entries:
+        if _is_array(entry):
+            dtype = entry.dtype if isinstance(entry, (Tracer, np.ndarray)) else np.asarray(entry).dtype
+            if dtype == bool:
+                raise Unimplemented(f"an index of bool: the shape of the result would depend on its elements "
+                                    f"({place()})\nnumpy.where(condition, x, other) keeps the shape.")
+            if dtype.kind not in "iu" and np.size(entry):
+                raise IndexError(f"an index of {dtype.name}: whole numbers are needed ({place()})")
+        elif not (entry is None or entry is Ellipsis or isinstance(entry, slice)
+                  or (hasattr(entry, "__index__") and not isinstance(entry, (bool, np.bool_)))):
+            raise Unimplemented(f"an index of type {type(entry).__name__} ({place()})")
+    taken = sum(entry is not None and entry is not Ellipsis for entry in entries)
+    if taken > x.ndim or sum(entry is Ellipsis for entry in entries) > 1:
+        raise IndexError(f"{taken} indices of {x.ndim} dimensions ({place()})")
+    at = next((i for i, entry in enumerate(entries) if entry is Ellipsis), len(entries))
+    return entries[:at] + [slice(None)] * (x.ndim - taken) + entries[at + 1:]
+
+
+def index(x: Tracer, key: Any) -> Tracer:
+    x = value(x)
+    entries = _entries(x, key)
+    arrays = [i for i, entry in enumerate(entries) if _is_array(entry)]
+    if arrays and not any(np.ndim(entries[i]) for i in arrays):  # numbers that are traced
+        return _numbers(x, entries)
+    # numbers beside arrays are arrays of no dimensions
+    arrays = [i for i, entry in enumerate(entries) if arrays and not isinstance(entry, slice) and entry is not None]
+    kept = [slice(None) if i in arrays else entry for i, entry in enumerate(entries)]
+    y = _plain(x, kept)
+    if not arrays:
+        return y
+    return _arrays(y, {i: entries[i] for i in arrays}, len(entries))
+
+
+def _numbers(x: Tracer, entries: list[Any]) -> Tracer:
+    """Each traced number is a dynamic slice of one place."""
+    d = 0
+    plain: list[Any] = []
+    for entry in entries:
+        if entry is None:
+            plain.append(None)
+            continue
+        if _is_array(entry):
+            x = _at(x, d, value(entry))
+        plain.append(0 if _is_array(entry) else entry)
+        d += 1
+    return _plain(x, plain)
+
+
+def _at(x: Tracer, axis: int, number: Tracer) -> Tracer:
+    """One place of an axis, which stays with extent 1."""
+    number = convert(number, np.int64)
+    start = select(number < 0, number + size_value(x.shape[axis]), number)
+    shape = tuple(1 if d == axis else n for d, n in enumerate(x.shape))
+    return emit("dynamic_slice", (x, start), {"dims": [axis], "sizes": [1]}, x.dtype, shape)
+
+
+def _plain(x: Tracer, entries: list[Any]) -> Tracer:
+    start: list[Any] = []
+    limit: list[Any] = []
+    stride: list[int] = []
+    backward, shape, cut, d = [], [], [], 0
+    for entry in entries:
+        if entry is None:
+            shape.append(1)
+            continue
+        n = x.shape[d]
+        if isinstance(n, Size):
+            x, row = _symbolic(x, d, entry)
+        elif isinstance(entry, slice):
+            r = range(n)[entry]
+            back, r = r.step < 0, r if r.step > 0 else r[::-1]
+            kept = n if len(r) == n else len(r)
+            row = (r.start, r[-1] + 1, r.step, kept, back, True) if len(r) else (0, 0, 1, 0, False, True)
+        else:
+            i = operator.index(entry)
+            if not -n <= i < n:
+                raise IndexError(f"index {i} of a dimension of {n} ({place()})")
+            row = (i % n, i % n + 1, 1, 1, False, False)
+        start.append(row[0])
+        limit.append(row[1])
+        stride.append(row[2])
+        cut.append(row[3])
+        backward += [d] if row[4] else []
+        shape += [row[3]] if row[5] else []
+        d += 1
+    if tuple(cut) != x.shape:
+        x = emit("slice", (x,), {"start": start, "limit": limit, "stride": stride}, x.dtype, cut)
+    if backward:
+        x = emit("reverse", (x,), {"dims": backward}, x.dtype, x.shape)
+    return reshape(x, tuple(shape))
+
+
+def _symbolic(x: Tracer, d: int, entry: Any) -> tuple[Tracer, tuple[Any, ...]]:
+    """Of a symbolic dimension: all, backwards, a beginning of known length, one place."""
+    n = x.shape[d]
+    low = n.range()[0]
+    if isinstance(entry, slice):
+        step = 1 if entry.step is None else operator.index(entry.step)
+        if entry.start in (None, 0) and (entry.stop is None or entry.stop is n or entry.stop == n) and step in (1, -1):
+            if step == 1 or entry.start is None:
+                return x, (0, -1, 1, n, step == -1, True)
+        if entry.start in (None, 0) and isinstance(entry.stop, int) and 0 <= entry.stop <= low and step == 1:
+            return x, (0, entry.stop, 1, entry.stop, False, True)
+        raise Unimplemented(f"a slice {entry.start}:{entry.stop}:{entry.step} of the symbolic dimension {n}: known are "
+                            f"all of it, backwards, and as many first ones as there always are, {low} ({place()})")
+    i = operator.index(entry)
+    if i >= low or i < -low:
+        raise IndexError(f"index {i} of the dimension {n}, which may be {low} ({place()})")
+    if i >= 0:
+        return x, (i, i + 1, 1, 1, False, False)
+    return _at(x, d, value(np.int64(i))), (0, 1, 1, 1, False, False)
+
+
+def _arrays(x: Tracer, arrays: dict[int, Any], entry_count: int) -> Tracer:
+    """`arrays`: for dimensions of x. Where they are neighbours the result has theirs at that place, else in front."""
+    dims = sorted(arrays)
+    for d in dims:
+        known = None if isinstance(arrays[d], Tracer) or isinstance(x.shape[d], Size) else np.asarray(arrays[d])
+        n = x.shape[d]
+        if known is not None and known.size and (known.min() < -n or known.max() >= n):
+            raise IndexError(f"an index from {known.min()} to {known.max()} of a dimension of {n} ({place()})")
+    indices = [value(arrays[d], np.int64) for d in dims]
+    if len(dims) == 1:
+        return gather(x, indices[0], dims[0])
+    shape = broadcast([i.shape for i in indices], "an index")
+    flat = None
+    for d, i in zip(dims, indices):
+        n = size_value(x.shape[d])
+        inside = np.maximum(np.minimum(select(i < 0, i + n, i), n - 1), 0)
+        flat = inside if flat is None else flat * n + inside
+    flat = broadcast_to(flat, shape)
+    rest = [d for d in range(x.ndim) if d not in dims]
+    rows = reshape(transpose(x, dims + rest), (count(x.shape[d] for d in dims), *(x.shape[d] for d in rest)))
+    made = gather(rows, flat, 0)
+    if dims == list(range(dims[0], dims[-1] + 1)) and dims[0]:
+        k, before = len(shape), dims[0]
+        made = transpose(made, [*range(k, k + before), *range(k), *range(k + before, made.ndim)])
+    return made
+
+
+def gather(x: Tracer, indices: Tracer, axis: int) -> Tracer:
+    """Rows along an axis; negative indices count from the end, others outside are clamped."""
+    if isinstance(x.shape[axis], int) and x.shape[axis] == 0 and indices.size != 0:
+        raise IndexError(f"an index of a dimension without elements ({place()})")
+    shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1:])
+    return emit("gather", (x, indices), {"axis": axis}, x.dtype, shape)
+
+
+def iota(shape: Any, axis: int, dtype: Any = np.int64) -> Tracer:
+    """The index along an axis."""
+    return emit("iota", (), {"axis": axis}, dtype, shape)
+
+
+def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Tracer:
+    a = value(a)
+    a, axis = (reshape(a, -1), 0) if axis is None else (a, one_axis(a, axis))
+    if mode not in ("raise", "clip"):
+        raise Unimplemented(f"numpy.take with mode '{mode}' ({place()})")
+    if mode == "clip":
+        return gather(a, np.maximum(value(indices, np.int64), 0), axis)
+    if _fractional(indices):
+        raise IndexError(f"numpy.take: indices are whole numbers ({place()})")
+    return _arrays(a, {axis: indices}, a.ndim)
+
+
+def _fractional(indices: Any) -> bool:
+    dtype = indices.dtype if isinstance(indices, Tracer) else np.asarray(indices).dtype
+    return dtype.kind not in "iu"
+
+
+def take_along_axis(arr: Any, indices: Any, axis: int | None = -1) -> Tracer:
+    """The axes in front and behind count on beside the indices."""
+    x, i = value(arr), value(indices)
+    if axis is None:
+        x, axis = reshape(x, -1), 0
+    if i.dtype.kind not in "iu":
+        raise IndexError(f"numpy.take_along_axis: indices are whole numbers ({place()})")
+    axis = one_axis(x, axis)
+    if i.ndim != x.ndim:
+        raise ValueError(f"numpy.take_along_axis: {i.ndim} dimensions of indices, {x.ndim} of the array ({place()})")
+    rest = broadcast([x.shape[:axis] + (1,) + x.shape[axis + 1:], i.shape[:axis] + (1,) + i.shape[axis + 1:]],
+                     "numpy.take_along_axis")
+    i = broadcast_to(convert(i, np.int64), rest[:axis] + (i.shape[axis],) + rest[axis + 1:])
+    x = broadcast_to(x, rest[:axis] + (x.shape[axis],) + rest[axis + 1:])
+    if x.ndim == 1:
+        return gather(x, i, 0)
+    n = size_value(x.shape[axis])
+    inside = np.maximum(np.minimum(select(i < 0, i + n, i), n - 1), 0)
+    strides = [size_value(count(x.shape[d + 1:])) for d in range(x.ndim)]
+    flat = inside * strides[axis]
+    for d in range(x.ndim):
+        if d != axis:
+            flat = flat + iota(i.shape, d) * strides[d]
+    return gather(reshape(x, -1), flat, 0)

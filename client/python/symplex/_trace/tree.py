@@ -1,0 +1,80 @@
+"""Structures of arguments and results: tuples, named tuples, lists and dicts of arrays."""
+from __future__ import annotations
+
+from typing import Any, Iterable, Iterator
+
+import numpy as np
+
+from symplex._trace.graph import Value
+
+LEAF = object()
+_NUMBERS = (bool, int, float)
+
+
+def _array_like(value: Any) -> bool:
+    return not isinstance(value, type) and (hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__"))
+
+
+def flatten(value: Any, name: str, leaves: list[tuple[str, Any]], numbers: bool = False) -> Any:
+    """The structure; arrays go into `leaves` with their names, numbers too if `numbers`, all else is part of it."""
+    if isinstance(value, (np.ndarray, np.generic, Value)) or (numbers and isinstance(value, _NUMBERS)):
+        leaves.append((name, value))
+        return LEAF
+    if isinstance(value, (tuple, list)):
+        fields = getattr(value, "_fields", None)
+        return type(value), tuple(
+            flatten(v, f"{name}.{fields[i]}" if fields else f"{name}[{i}]", leaves, numbers)
+            for i, v in enumerate(value))
+    if isinstance(value, dict):
+        try:
+            keys = sorted(value)
+        except TypeError:
+            raise TypeError(f"argument '{name}': the keys of a dict are of one kind that has an order") from None
+        return dict, tuple((k, flatten(value[k], f"{name}[{k!r}]", leaves, numbers)) for k in keys)
+    if isinstance(value, (bool, int, float, str, type(None))):
+        return type(value), value
+    if _array_like(value):
+        leaves.append((name, np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)))
+        return LEAF
+    raise TypeError(f"argument '{name}': {type(value).__name__} is neither an array, a number, a text, nor a tuple, "
+                    f"list or dict of such")
+
+
+def _is_structure(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, (tuple, list, dict))
+
+
+def build(structure: Any, leaves: Iterator[Any]) -> Any:
+    """The reverse."""
+    if structure is LEAF:
+        return next(leaves)
+    kind, inner = structure
+    if kind is dict:
+        return {key: build(part, leaves) for key, part in inner}
+    if _is_structure(kind):
+        parts = [build(part, leaves) for part in inner]
+        return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
+    return inner
+
+
+def leaves_of(value: Any, name: str, numbers: bool = True) -> tuple[list[Any], list[str], Any]:
+    rows: list[tuple[str, Any]] = []
+    structure = flatten(value, name, rows, numbers)
+    return [x for _, x in rows], [n for n, _ in rows], structure
+
+
+def rebuilt(structure: Any, leaves: Iterable[Any]) -> Any:
+    return build(structure, iter(leaves))
+
+
+def text(structure: Any) -> str:
+    """A structure in words: (*, {'a': *})."""
+    if structure is LEAF:
+        return "*"
+    kind, inner = structure
+    if kind is dict:
+        return "{" + ", ".join(f"{k!r}: {text(part)}" for k, part in inner) + "}"
+    if _is_structure(kind):
+        parts = ", ".join(text(part) for part in inner)
+        return f"[{parts}]" if kind is list else f"({parts}{',' if len(inner) == 1 else ''})"
+    return repr(inner)
