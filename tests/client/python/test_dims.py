@@ -1,0 +1,228 @@
+#!/usr/bin/env python3
+"""Symbolic dimensions and typed axes of symplex.jit: one program for all values of a dimension, each value against
+NumPy on arrays of that size; arithmetic on sizes against the same arithmetic on numbers, at random values; errors that
+name dimensions and axes. Sums are of small whole numbers, so equal means equal."""
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
+os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
+import numpy as np  # noqa: E402
+
+import symplex  # noqa: E402
+from symplex._trace.size import Size, parse  # noqa: E402
+
+
+def fails(classes, part, function, *args, **keywords):
+    try:
+        function(*args, **keywords)
+    except classes as error:
+        assert part in str(error), f"{part!r} is not in {error}"
+        return error
+    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
+
+
+def rows(n, *rest, dtype=np.float32):
+    return (np.arange(n * int(np.prod(rest, dtype=int))) % 7 - 3).reshape(n, *rest).astype(dtype)
+
+
+def equal(got, want):
+    got, want = (x if isinstance(x, (tuple, list)) else (x,) for x in (got, want))
+    assert len(got) == len(want)
+    for i, (g, w) in enumerate(zip(got, want)):
+        assert g.shape == np.shape(w) and g.dtype == np.asarray(w).dtype and np.array_equal(g, w), (i, g, w)
+
+
+def batch(function, *names, low=1, high=64, **options):
+    """Jitted with the first dimension of the arguments of these names symbolic, the second 4."""
+    return symplex.jit(function, shapes={name: ("batch", 4) for name in names}, dims={"batch": (low, high)}, threads=1,
+                       **options)
+
+
+def test_one_program_for_all():
+    w = rows(4, 5)
+
+    def layer(x, w, b):
+        y = np.maximum(x @ w + b, 0)
+        return y, y.sum(0), y.sum(1), y.mean() * 64 * 5, y.T, y * y.shape[0], np.concatenate([y, y], 1), y[:, ::-1]
+    f = symplex.jit(layer, shapes={"x": ("batch", 4)}, dims={"batch": (1, 64)}, threads=1)
+    for n in (1, 2, 7, 32, 64):
+        got, want = f(rows(n, 4), w, w[0]), layer(rows(n, 4), w, w[0])
+        equal(got[:3] + got[4:], want[:3] + want[4:])
+        assert abs(got[3] - want[3]) <= 4 * np.finfo(np.float32).eps * abs(want[3])
+    assert len(f.modules) == 1 and len(symplex.explain(f)) == 1
+    assert symplex.explain(f)[0].signature["x"] == "f32[batch, 4]"
+    assert "(batch in [1, 64])" in f.lower(rows(3, 4), w, w[0])
+    f(rows(3, 4), w[:, :2].copy(), w[0, :2].copy())
+    assert "w is f32[4, 2], was f32[4, 5]" in symplex.explain(f)[1].why
+
+
+def test_shapes_from_sizes():
+    def function(x):
+        n, k = x.shape
+        flat = x.reshape(n * k)
+        return (flat, x.reshape(-1, 2), x.reshape(2 * n, 2), np.zeros_like(x, shape=(n, 3)) + n, x[0], x[-1],
+                x[::-1], np.broadcast_to(x[:, None], (n, 2, k)), np.expand_dims(x, 0), np.stack([x, x]), x[:1] + x,
+                np.where(x > 0, x, 0), np.sum(x > 0), np.cumsum(x, 0), np.sort(x, 1), x.max(0), np.tril(x @ x.T),
+                np.einsum("ij,kj->ik", x, x), np.trace(x @ x.T), np.take(x, np.array([1, 0, 1]), 1))
+    f = batch(function, "x")
+    for n in (1, 2, 9, 64):
+        equal(f(rows(n, 4)), function(rows(n, 4)))
+    assert len(f.modules) == 1
+
+
+def test_two_dimensions():
+    def function(x, y):
+        b, s = x.shape[:2]
+        flat = x.reshape(b * s, 4) @ y
+        return flat.reshape(b, s, -1), (x.reshape(b, s * 4) * 2).sum(), np.swapaxes(x, 0, 1)
+    f = symplex.jit(function, shapes={"x": ("batch", "seq", 4)}, dims={"batch": (1, 8), "seq": (2, 16)}, threads=1)
+    for b, s in ((1, 2), (3, 16), (8, 5)):
+        x = rows(b, s, 4)
+        equal(f(x, rows(4, 3)), function(x, rows(4, 3)))
+    assert len(f.modules) == 1
+    flat = symplex.jit(lambda x, y: x.reshape(-1, 4) @ y, shapes={"x": ("batch", "seq", 4)},
+                       dims={"batch": (1, 8), "seq": (2, 16)})
+    error = fails(symplex.Unimplemented, "is batch*seq", flat, rows(2, 3, 4), rows(4, 3))
+    assert "f32[batch, seq, 4], y: f32[4, 3]) was compiled" in error.__notes__[0]
+    g = symplex.jit(lambda x, y: x.reshape(-1) + y, shapes={"x": ("n", 2), "y": ("2*n",)}, dims={"n": (1, 9)},
+                    threads=1)
+    equal(g(rows(5, 2), rows(10)), rows(5, 2).reshape(-1) + rows(10))
+    fails(symplex.ShapeError, "argument 'y': the dimension n is 4, in 'x' it is 5", g, rows(5, 2), rows(8))
+    fails(symplex.ShapeError, "argument 'y': dimension 0 is 9, needed is a multiple of 2 (2*n)", g, rows(5, 2), rows(9))
+
+
+def test_transforms():
+    def loss(w, x):
+        return ((x @ w) ** 2).sum()
+    f = symplex.value_and_grad(loss, shapes={"x": ("batch", 4)}, dims={"batch": (1, 32)}, threads=1)
+    w = np.array([1, -2, 0, 3], np.float32)
+    for n in (1, 5, 32):
+        x = rows(n, 4)
+        equal(f(w, x), (((x @ w) ** 2).sum(), 2 * x.T @ (x @ w)))
+    many = symplex.vmap(lambda row, w: (row * w, row[::-1], row.sum(), row @ w, row.reshape(2, 2), row[1:]),
+                        in_axes=(0, None), shapes={"row": ("batch", 4)}, dims={"batch": (1, 32)}, threads=1)
+    for n in (1, 6):
+        x = rows(n, 4)
+        equal(many(x, w), (x * w, x[:, ::-1], x.sum(1), x @ w, x.reshape(n, 2, 2), x[:, 1:]))
+    sums = batch(lambda x: symplex.scan(lambda c, row: (c + row, c), x[0] * 0, x), "x", high=32)
+    for n in (1, 5, 32):
+        x = rows(n, 4)
+        equal(sums(x), (x.sum(0), np.cumsum(x, 0) - x))
+    assert len(f.modules) == len(many.modules) == len(sums.modules) == 1
+    key = symplex.random.key(3)
+    drawn = batch(lambda x: symplex.random.bits(key, x.shape), "x")
+    equal(drawn(rows(7, 4)), symplex.random.bits(key, (7, 4)))
+
+
+def test_structures():
+    f = symplex.jit(lambda p, x: p["w"][0] + x, shapes={"p['w'][0]": ("n",), "x": ("n",)}, dims={"n": (2, 9)},
+                    threads=1)
+    for n in (2, 9):
+        equal(f({"w": [rows(n)]}, rows(n)), rows(n) * 2)
+    assert len(f.modules) == 1
+    fails(symplex.ShapeError, "argument 'x': the dimension n is 3, in 'p['w'][0]' it is 2", f, {"w": [rows(2)]},
+          rows(3))
+    fails(symplex.ShapeError, "shapes: 'p['w'][0]' is no array among the arguments x", f, {"w": [1]}, rows(3))
+
+
+def test_sizes():
+    seed = int(os.environ.get("SX_SEED") or int.from_bytes(os.urandom(4), "little"))
+    print(f"seed: SX_SEED={seed}")
+    rng = np.random.default_rng(seed)
+    bounds = {"a": (1, 50), "b": (2, 9), "c": (1, 7)}
+    symbols = [Size({(s,): 1}, bounds) for s in bounds]
+    for _ in range(300):
+        values = {s: int(rng.integers(lo, hi + 1)) for s, (lo, hi) in bounds.items()}
+        made, want = 0, 0
+        for _ in range(rng.integers(1, 6)):
+            k, s, n = int(rng.integers(3)), int(rng.integers(3)), int(rng.integers(1, 5))
+            x, v = symbols[s], values[list(bounds)[s]]
+            made, want = [(made + n * x, want + n * v), (made * x + n, want * v + n), (n - made, n - want)][k]
+
+        def value(size):
+            return size.value(values) if isinstance(size, Size) else size
+        assert value(made) == want
+        assert parse(str(made), bounds) == made, str(made)
+        if isinstance(made, Size):
+            low, high = made.range()
+            assert low <= want <= high
+            assert (made * symbols[0]) // symbols[0] == made and (made * 6) // 3 == made * 2
+            assert (made * (symbols[0] + 1)) // (symbols[0] + 1) == made and (made * symbols[1]) % symbols[1] == 0
+            assert hash(made) == hash(parse(str(made), bounds))
+    a, b, _ = symbols
+    assert str(2 * a * b - 1) == "2*a*b - 1" and str(a - a + 3) == "3" and a - a == 0 and a + 1 > 1 and a <= 50
+    assert a != b and not a == 3 and a * b == b * a
+    for part, function in (("a < b", lambda: a < b), ("a // b", lambda: a // b), ("a % 2", lambda: a % 2),
+                           ("between 1 and 50", lambda: int(a)), ("a number of the dimension a", lambda: range(a)),
+                           ("the truth of the dimension a - 1", lambda: bool(a - 1))):
+        error = fails(symplex.TraceError, part, function)
+        assert __file__ in str(error)
+
+
+def test_errors_name_dimensions():
+    x = rows(5, 4)
+    f = batch(lambda x: x + 1, "x")
+    fails(symplex.ShapeError, "argument 'x': the dimension batch is 65, allowed are 1 to 64", f, rows(65, 4))
+    fails(symplex.ShapeError, "argument 'x': dimension 1 is 3, needed is 4", f, rows(5, 3))
+    fails(symplex.ShapeError, "argument 'x': its shape is (5,), needed is (batch, 4)", f, rows(5))
+    for part, function in (
+            ("numpy.add: batch meets 3", lambda x: x + np.ones((3, 4), np.float32)),
+            ("len() of the symbolic dimension batch", lambda x: len(x)),
+            ("iterating over the symbolic dimension batch", lambda x: [r for r in x]),
+            ("a number of the dimension batch", lambda x: [x[i] for i in range(x.shape[0])]),
+            ("numpy.matmul: 4 meets batch", lambda x: x @ x), ("batch > 3", lambda x: x if x.shape[0] > 3 else -x)):
+        error = fails(symplex.TraceError, part, batch(function, "x"), x)
+        assert f"({__file__}:" in str(error)
+    fails(IndexError, "index 1 of the dimension batch, which may be 1", batch(lambda x: x[1], "x"), x)
+    fails(symplex.Unimplemented, "a slice 1:None:None of the symbolic dimension batch", batch(lambda x: x[1:], "x"), x)
+    fails(ValueError, "cannot become", batch(lambda x: x.reshape(3, -1), "x"), x)
+    fails(ValueError, "'n' of the extent 'n' has no interval", symplex.jit, lambda x: x, shapes={"x": ("n",)})
+    fails(ValueError, "dims: n: no shape of `shapes` names it", symplex.jit, lambda x: x, dims={"n": (1, 4)})
+    fails(ValueError, "dims: n = 3; an interval", symplex.jit, lambda x: x, shapes={"x": ("n",)}, dims={"n": 3})
+    fails(ValueError, "shapes: x has -2", symplex.jit, lambda x: x, shapes={"x": (-2,)})
+    fails(symplex.ShapeError, "'y' is no array among the arguments x", symplex.jit(
+        lambda x: x, shapes={"y": (4,)}), rows(4))
+    fails(symplex.ShapeError, "no argument tells m alone", symplex.jit(
+        lambda x, y: x, shapes={"x": ("n",), "y": ("n*m",)}, dims={"n": (1, 4), "m": (1, 4)}), rows(2), rows(4))
+
+
+def test_typed_axes():
+    batch, seq, width = symplex.axis("batch"), symplex.axis("seq"), symplex.axis("width")
+    shapes = {"x": (batch, width), "y": (seq, width)}
+    f = symplex.jit(lambda x, y: (x @ y.T, (x * 2).sum(0) + y[0]), shapes=shapes, threads=1)
+    x = rows(3, 4)
+    equal(f(x, x), (x @ x.T, (x * 2).sum(0) + x[0]))
+    for n in (1, 2):
+        equal(f(rows(n, 4), x), (rows(n, 4) @ x.T, (rows(n, 4) * 2).sum(0) + x[0]))
+    mixed = (("numpy.add: axis batch (3) meets axis seq (3)", lambda x, y: x + y),
+             ("numpy.matmul: axis width (3) meets axis seq (3)", lambda x, y: x @ y),
+             ("axis batch (3) meets axis seq (3)", lambda x, y: np.where(x > 0, x, y)),
+             ("axis batch (3) meets axis seq (3)", lambda x, y: np.concatenate([x, y], 1)),
+             ("axis width (3) meets axis batch (3)", lambda x, y: x.T + x),
+             ("axis batch (3) meets axis seq (3)", lambda x, y: np.einsum("ij,ik->jk", x, y)),
+             ("axis batch (3) meets axis seq (3)", lambda x, y: symplex.vmap(lambda a, b: a + b)(x, y)),
+             ("axis batch (3) meets axis seq (3)", lambda x, y: x.sum(1) * y.max(1)))
+    square = rows(3, 3)
+    for part, function in mixed:
+        error = fails(symplex.TraceError, part, symplex.jit(function, shapes=shapes), square, square)
+        assert f"({__file__}:" in str(error), error
+        function(square, square)  # NumPy does not mind
+    fails(symplex.ShapeError, "argument 'y': the dimension width is 5, in 'x' it is 4", f, x, rows(3, 5))
+    wide = symplex.jit(lambda x: x + 1, shapes={"x": (symplex.axis("rows", 1, 20), 4)}, threads=1)
+    for n in (1, 20):
+        equal(wide(rows(n, 4)), rows(n, 4) + 1)
+    assert len(wide.modules) == 1
+    fails(ValueError, "axis: a name of letters", symplex.axis, "a b")
+    fails(ValueError, "1 <= low <= high", symplex.axis, "a", 3, 2)
+    assert repr(batch) == "axis('batch')" and repr(symplex.axis("n", 1, 4)) == "axis('n', 1, 4)"
+
+
+if __name__ == "__main__":
+    for title, test in list(globals().items()):
+        if title.startswith("test_"):
+            test()
+            print("ok", title, flush=True)
+    sys.exit(0)
