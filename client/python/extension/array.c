@@ -41,6 +41,15 @@ typedef struct dl_versioned {
     uint64_t flags; /* bit 0: read-only */
     dl_tensor tensor;
 } dl_versioned;
+/* The table of C functions of a class of arrays, of which one is asked: the tensor of an object, which lives as long as
+ * the object does. 0, or -1 with an exception. */
+typedef struct dl_exchange {
+    uint32_t major, minor;
+    const struct dl_exchange *previous; /* of an older version */
+    void *allocate, *managed_of, *object_of;
+    int (*tensor_of)(void *object, dl_tensor *tensor);
+    void *stream;
+} dl_exchange;
 #define DL_CPU 1
 #define DL_CUDA_HOST 3
 #define DL_MAJOR 1
@@ -209,6 +218,11 @@ static bool check_dl(const sxp_state *state, const sxp_what *what, const dl_tens
         return refuse_rank(state, what, (int)tensor->rank);
     }
     int64_t stride = 1;
+    for (int32_t d = 0; d < tensor->rank; d++) {
+        if (tensor->shape[d] == 0) {
+            return true; /* nothing has no gaps */
+        }
+    }
     for (int32_t d = tensor->rank; tensor->strides != NULL && d-- > 0;) {
         if (tensor->shape[d] != 1 && tensor->strides[d] != stride) {
             return refuse_gaps(state, what);
@@ -259,6 +273,20 @@ static PyObject *ask_capsule(PyObject *method)
     return capsule;
 }
 
+static bool from_dl(const sxp_state *state, const sxp_what *what, const dl_tensor *tensor,
+                    const sxp_dtype *wanted, sxp_array *array)
+{
+    if (!check_dl(state, what, tensor, wanted)) {
+        return false;
+    }
+    array->data = (char *)tensor->data + tensor->byte_offset;
+    array->rank = (uint32_t)tensor->rank;
+    for (uint32_t d = 0; d < array->rank; d++) {
+        array->shape[d] = tensor->shape[d];
+    }
+    return true;
+}
+
 static bool from_dlpack(const sxp_state *state, PyObject *method, const sxp_what *what,
                         const sxp_dtype *wanted, sxp_array *array)
 {
@@ -269,13 +297,64 @@ static bool from_dlpack(const sxp_state *state, PyObject *method, const sxp_what
     }
     const dl_tensor *tensor = open_capsule(what, state, capsule, array);
     Py_DECREF(capsule);
-    if (tensor == NULL || !check_dl(state, what, tensor, wanted)) {
+    return tensor != NULL && from_dl(state, what, tensor, wanted, array);
+}
+
+/* ---- DLPack's table of C functions ---- */
+
+/* The table in a capsule, or an older one that it names. */
+static const dl_exchange *open_table(PyObject *capsule)
+{
+    const dl_exchange *table = PyCapsule_IsValid(capsule, "dlpack_exchange_api") != 0
+                                   ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
+                                   : NULL;
+    while (table != NULL && (table->major != DL_MAJOR || table->tensor_of == NULL)) {
+        table = table->previous;
+    }
+    return table;
+}
+
+/* The table of an object's class; NULL where it has none. Classes are asked once, but for those without. */
+static const dl_exchange *table_of(sxp_state *state, PyObject *object)
+{
+    PyObject *class = (PyObject *)Py_TYPE(object);
+    for (size_t i = 0; i < SXP_EXCHANGE_COUNT; i++) {
+        if (state->exchange_class[i] == class) {
+            return state->exchange[i];
+        }
+    }
+    PyObject *capsule = PyObject_GetAttrString(class, "__dlpack_c_exchange_api__");
+    const dl_exchange *table = capsule != NULL ? open_table(capsule) : NULL;
+    Py_XDECREF(capsule); /* the table outlives it, as the process does */
+    PyErr_Clear();
+    if (table != NULL) {
+        uint32_t at = state->exchange_next++ % SXP_EXCHANGE_COUNT;
+        PyObject *old = state->exchange_class[at];
+        state->exchange_class[at] = Py_NewRef(class);
+        state->exchange[at] = table;
+        Py_XDECREF(old);
+    }
+    return table;
+}
+
+static bool from_table(const sxp_state *state, const dl_exchange *table, PyObject *object,
+                       const sxp_what *what, const sxp_dtype *wanted, sxp_array *array)
+{
+    dl_tensor tensor;
+    if (table->tensor_of(object, &tensor) != 0) {
+        name_failure(state->dtype_error, what);
         return false;
     }
-    array->data = (char *)tensor->data + tensor->byte_offset;
-    array->rank = (uint32_t)tensor->rank;
+    if (!from_dl(state, what, &tensor, wanted, array)) {
+        return false;
+    }
+    int64_t elements = 1;
     for (uint32_t d = 0; d < array->rank; d++) {
-        array->shape[d] = tensor->shape[d];
+        elements *= array->shape[d];
+    }
+    if (tensor.data == NULL && elements > 0) { /* such as tensors that only have a shape */
+        PyErr_Format(state->layout_error, SXP_WHAT ": it has no memory", what->kind, what->name);
+        return false;
     }
     return true;
 }
@@ -322,11 +401,15 @@ static bool buffer_of(PyObject *object, sxp_array *array)
     return false;
 }
 
-/* What is no buffer that can be read: bfloat16, DLPack, the array interface; in this order. */
+/* What is no buffer that can be read: DLPack's table, bfloat16, DLPack, the array interface; in this order. */
 static bool take_other(sxp_state *state, PyObject *object, const sxp_dtype *wanted,
                        const sxp_what *what, sxp_array *array)
 {
     PyObject *method = NULL;
+    const dl_exchange *table = table_of(state, object);
+    if (table != NULL) {
+        return from_table(state, table, object, what, wanted, array);
+    }
     if (wanted->class == 0 && PyObject_CheckBuffer(object)) {
         if (!view_as_store(object, wanted, &array->extra)) {
             return false;

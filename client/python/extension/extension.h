@@ -14,6 +14,8 @@
 
 #include "client/symplex.h"
 
+#define SXP_EXCHANGE_COUNT 4
+
 /* Objects that the module keeps. */
 typedef struct {
     PyObject *by_code;                   /* dict: symplex_code -> class of errors */
@@ -21,6 +23,10 @@ typedef struct {
     PyObject *dtype_error, *shape_error; /* an argument of a wrong element type, of a wrong shape */
     PyObject *layout_error;              /* with gaps, read-only, on a GPU, overlapping */
     PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
+    /* Classes of arrays with DLPack's table of C functions, and that table; the latest takes the place of the oldest. */
+    PyObject *exchange_class[SXP_EXCHANGE_COUNT];
+    const void *exchange[SXP_EXCHANGE_COUNT];
+    uint32_t exchange_next;
 } sxp_state;
 
 /* Raises the class of the code, with text, hint and number. `text` NULL: that of the error. */

@@ -1,0 +1,197 @@
+"""Operators whose places are operands, as rows of a table. What indices out of range do is said in README.md."""
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._table import Type, axis_of, handles, operand, widened
+
+
+def _whole(x: Value) -> tuple[int, ...]:
+    if not all(isinstance(n, int) for n in x.shape):
+        raise Unsupported("places of a symbolic dimension")
+    return x.shape
+
+
+@handles("embedding")
+def _embedding(e: Emitter, out: Type, table: Value, indices: Value, *rest: Any) -> Value:
+    return _index_select(e, out, table, 0, indices)
+
+
+@handles("index_select")
+def _index_select(e: Emitter, out: Type, x: Value, dim: int, indices: Value) -> Value:
+    if not x.shape:
+        return e.reshape(x, out.shape)
+    if 0 in x.shape or 0 in out.shape:
+        return e.constant(0, out.dtype, out.shape)
+    return e.emit("gather", (x, indices), f"axis = {axis_of(dim, x)}", x.dtype, out.shape)
+
+
+@handles("embedding_dense_backward")
+def _embedding_backward(e: Emitter, out: Type, slope: Value, indices: Value, rows: int, padding: int,
+                        by_frequency: bool) -> Value:
+    if by_frequency:
+        raise Unsupported("slopes scaled by frequency")
+    slope = widened(e, slope)
+    if padding >= 0:  # behind the last row nothing is written
+        indices = e.select(e.compare(indices, "eq", padding), rows, indices)
+    zeros = e.constant(0, slope.dtype, out.shape)
+    return e.convert(_scattered(e, zeros, indices, slope, "add"), out.dtype)
+
+
+def _scattered(e: Emitter, table: Value, rows: Value, updates: Value, reducer: str) -> Value:
+    if 0 in updates.shape or 0 in table.shape:
+        return table
+    return e.emit("scatter", (table, rows, updates), f"axis = 0, reducer = {reducer}", table.dtype, table.shape)
+
+
+# ---- x[i, :, j] ----
+class _Rows:
+    """x as a table with a row for each place of the indexed dimensions, and the indices as numbers of rows. The
+    result of an index has the shape of the indices where the first indexed dimension was; in front, where others stand
+    between them."""
+
+    def __init__(self, e: Emitter, x: Value, indices: Sequence[Value | None]) -> None:
+        given = {d: v for d, v in enumerate(indices) if v is not None}
+        if not given or any(v.dtype in ("bool", "u8") for v in given.values()):
+            raise Unsupported("a mask as an index")
+        _whole(x)
+        self.shape = _together([v.shape for v in given.values()])
+        dims = sorted(given)
+        self.perm = dims + [d for d in range(len(x.shape)) if d not in given]
+        turned = e.transpose(x, self.perm)
+        self.turned, self.rest = turned.shape, turned.shape[len(dims):]
+        self.count = math.prod(turned.shape[:len(dims)])
+        self.table = e.reshape(turned, (self.count, *self.rest))
+        together = dims == list(range(dims[0], dims[-1] + 1))
+        first = dims[0] if together else 0
+        rank = len(self.shape)
+        # in a gathered result the indices come first
+        self.order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(self.rest))]
+        row, stride = None, self.count
+        for d in dims:
+            stride //= max(1, x.shape[d])
+            place = operand(e, given[d], "i64", self.shape)
+            place = e.select(e.compare(place, "lt", 0), e.with_number("add", place, x.shape[d]), place)
+            place = e.with_number("multiply", place, stride)
+            row = place if row is None else e.like("add", row, place)
+        assert row is not None
+        self.row = row
+
+
+def _together(shapes: Sequence[Sequence[Any]]) -> list[Any]:
+    rank = max(len(s) for s in shapes)
+    made = [1] * rank
+    for shape in shapes:
+        for d, n in enumerate(shape, rank - len(shape)):
+            made[d] = n if made[d] == 1 else made[d]
+    return made
+
+
+@handles("index", "_unsafe_index")
+def _index(e: Emitter, out: Type, x: Value, indices: Sequence[Value | None]) -> Value:
+    rows = _Rows(e, x, indices)
+    if 0 in x.shape or 0 in out.shape:
+        return e.constant(0, out.dtype, out.shape)
+    made = e.emit("gather", (rows.table, rows.row), "axis = 0", x.dtype, (*rows.shape, *rows.rest))
+    return e.transpose(made, rows.order)
+
+
+@handles("index_put", "_unsafe_index_put")
+def _index_put(e: Emitter, out: Type, x: Value, indices: Sequence[Value | None], values: Value,
+               accumulate: bool = False, unsafe: bool = False) -> Value:
+    rows = _Rows(e, x, indices)
+    shape = [*rows.shape, *rows.rest]
+    values = operand(e, values, x.dtype, [shape[d] for d in rows.order])
+    values = e.transpose(values, [rows.order.index(d) for d in range(len(shape))])
+    made = _scattered(e, rows.table, rows.row, values, "add" if accumulate else "set")
+    return e.transpose(e.reshape(made, rows.turned), [rows.perm.index(d) for d in range(len(x.shape))])
+
+
+# ---- an index for each element ----
+def _flat(e: Emitter, x: Value, dim: int, index: Value) -> Value:
+    """The number of the element that each index names in all of x."""
+    made, stride = None, 1
+    index = e.convert(index, "i64")
+    for d in reversed(range(len(x.shape))):
+        if d == dim:
+            place = e.select(e.compare(index, "lt", 0), e.with_number("add", index, x.shape[d]), index)
+        else:
+            place = e.iota(d, "i64", index.shape)
+        place = e.with_number("multiply", place, stride)
+        made = place if made is None else e.like("add", made, place)
+        stride *= x.shape[d]
+    assert made is not None
+    return made
+
+
+@handles("gather")
+def _gather(e: Emitter, out: Type, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
+    if 0 in index.shape or 0 in _whole(x):
+        return e.constant(0, out.dtype, out.shape)
+    if not x.shape:
+        return e.broadcast(x, out.shape, [])
+    if not index.shape:
+        index = e.reshape(index, (1,))
+    flat = e.reshape(x, (math.prod(x.shape),))
+    made = e.emit("gather", (flat, _flat(e, x, axis_of(dim, x), index)), "axis = 0", x.dtype, index.shape)
+    return e.reshape(made, out.shape)
+
+
+def _scatter(e: Emitter, x: Value, dim: int, index: Value, updates: Any, reducer: str) -> Value:
+    _whole(x)
+    if not x.shape:
+        made = _scatter(e, e.reshape(x, (1,)), 0, e.reshape(index, (1,)), operand(e, updates, x.dtype, (
+            )) if not isinstance(updates, Value) else e.reshape(updates, (1,)), reducer)
+        return e.reshape(made, ())
+    index = index if index.shape else e.reshape(index, (1,))
+    if isinstance(updates, Value):
+        updates = updates if updates.shape else e.reshape(updates, (1,))
+        updates = e.slice(e.convert(updates, x.dtype), [0] * len(x.shape), index.shape)
+    else:
+        updates = e.constant(updates, x.dtype, index.shape)
+    if 0 in index.shape or 0 in x.shape:
+        return x
+    flat = e.reshape(x, (math.prod(x.shape),))
+    made = _scattered(e, flat, _flat(e, x, axis_of(dim, x), index), updates, reducer)
+    return e.reshape(made, x.shape)
+
+
+@handles("scatter")
+def _scatter_set(e: Emitter, out: Type, x: Value, dim: int, index: Value, updates: Any, *,
+                 reduce: str | None = None) -> Value:
+    if reduce is not None:
+        raise Unsupported(f"reduce = {reduce}")
+    return _scatter(e, x, dim, index, updates, "set")
+
+
+@handles("scatter_add")
+def _scatter_add(e: Emitter, out: Type, x: Value, dim: int, index: Value, updates: Value) -> Value:
+    return _scatter(e, x, dim, index, updates, "add")
+
+
+@handles("scatter_reduce")
+def _scatter_reduce(e: Emitter, out: Type, x: Value, dim: int, index: Value, updates: Value, reduce: str, *,
+                    include_self: bool = True) -> Value:
+    reducer = {"sum": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}.get(reduce)
+    if reducer is None or not include_self:
+        raise Unsupported(f"reduce = {reduce}" if reducer is None else "without what was there")
+    return _scatter(e, x, dim, index, updates, reducer)
+
+
+@handles("diagonal")
+def _diagonal(e: Emitter, out: Type, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
+    rank = len(_whole(x))
+    a, b = dim1 % rank, dim2 % rank
+    if 0 in out.shape:
+        return e.constant(0, out.dtype, out.shape)
+    perm = [a, b] + [d for d in range(rank) if d not in (a, b)]
+    turned = e.transpose(x, perm)
+    rows = e.reshape(turned, (x.shape[a] * x.shape[b], *turned.shape[2:]))
+    count = out.shape[-1]
+    first = offset if offset >= 0 else -offset * x.shape[b]
+    step = x.shape[b] + 1
+    taken = e.slice(rows, [first] + [0] * (rank - 2), (first + (count - 1) * step + 1, *rows.shape[1:]),
+                    [step] + [1] * (rank - 2))
+    return e.transpose(taken, [*range(1, rank - 1), 0])

@@ -1,0 +1,244 @@
+"""A graph of ATen operators as the text of a program: what is an input, how results lie, and everything between."""
+from __future__ import annotations
+
+import inspect
+import operator
+from typing import Any, Callable, NamedTuple, Sequence
+
+import torch
+from torch import fx
+
+from symplex.torch import _elements, _index, _reductions, _shapes, _windows  # noqa: F401  the table's rows
+from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._table import Handler, Type, find, torch_type
+
+Resolve = Callable[[Any], Any]
+
+
+def hint(extent: Any) -> int:
+    """A symbolic extent as it was in the example."""
+    return extent if isinstance(extent, int) else int(extent.node.require_hint())
+
+
+def is_symbolic(value: Any) -> bool:
+    return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))
+
+
+def is_view(node: fx.Node) -> bool:
+    """Of its first operand, as the operator's own schema says."""
+    if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
+        return False
+    schema = node.target._schema
+    if len(schema.returns) != 1 or not schema.arguments or not node.args or not isinstance(node.args[0], fx.Node):
+        return False
+    alias = schema.arguments[0].alias_info
+    return alias is not None and not alias.is_write and schema.returns[0].alias_info is not None and isinstance(
+        node.meta.get("val"), torch.Tensor)
+
+
+def resolved(value: Any, resolve: Resolve) -> Type | list[Type | None] | None:
+    """The type of a result, or of several; None of what is no tensor."""
+    if isinstance(value, (list, tuple)):
+        return [resolved(v, resolve) for v in value]  # type: ignore[misc]
+    if not isinstance(value, torch.Tensor):
+        return None
+    made = torch_type(value)
+    return Type(made.dtype, tuple(resolve(n) for n in made.shape))
+
+
+def _wants(handler: Handler) -> bool:
+    return "wanted" in inspect.signature(handler).parameters
+
+
+def _wanted(node: fx.Node, count: int) -> list[bool]:
+    """Which of several results anybody reads."""
+    read = [False] * count
+    for user in node.users:
+        if user.target is not operator.getitem:
+            return [True] * count
+        read[user.args[1]] = True  # type: ignore[index]
+    return read
+
+
+def _checked(made: Any, types: Any) -> None:
+    """What a handler made is what PyTorch says; anything else would be a silent error."""
+    for value, kind in zip(made, types) if isinstance(types, list) else [(made, types)]:
+        if value is not None and (value.dtype, tuple(value.shape)) != (kind.dtype, tuple(kind.shape)):
+            raise Unsupported(f"its result would be {value.dtype}{list(value.shape)} and not "
+                              f"{kind.dtype}{list(kind.shape)}")
+
+
+def lower_node(e: Emitter, node: fx.Node, resolve: Resolve, read: Callable[[fx.Node], Any]) -> Any:
+    """One operator; Unsupported with its name."""
+    try:
+        handler = find(node.target)
+        types = resolved(node.meta["val"], resolve)
+        args, keywords = fx.node.map_arg((node.args, node.kwargs), read)
+        if _wants(handler):
+            keywords = {**keywords, "wanted": _wanted(node, len(node.meta["val"]))}
+        for value in node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]]:
+            if isinstance(value, torch.Tensor) and value.is_neg():
+                raise Unsupported("a view with its sign changed")
+        made = handler(e, types, *args, **keywords)
+        _checked(made, types)
+    except Unsupported as error:
+        raise Unsupported(f"{node.target} ({error})") from None
+    return made
+
+
+def check(node: fx.Node) -> None:
+    """Whether an operator can be in a program: Unsupported where not."""
+    e = Emitter()
+
+    def read(x: fx.Node) -> Any:
+        value = x.meta.get("val")
+        if is_symbolic(value) or isinstance(value, int):
+            return hint(value)
+        types = resolved(value, hint)
+        if isinstance(types, Type):
+            if value.is_neg():
+                raise Unsupported("a view with its sign changed")
+            return e.parameter("x", types.dtype, types.shape)
+        raise Unsupported("an operand that is no tensor")
+
+    lower_node(e, node, hint, read)
+
+
+# ---- how tensors lie ----
+def order_of(shape: Sequence[int], stride: Sequence[int]) -> list[int] | None:
+    """The dimensions from the outermost on, where elements lie without gaps in that order; else None."""
+    if 0 in shape:
+        return list(range(len(shape)))
+    order = sorted(range(len(shape)), key=lambda d: (shape[d] != 1, -stride[d] if shape[d] != 1 else d, d))
+    expected = 1
+    for d in reversed(order):
+        if shape[d] != 1 and stride[d] != expected:
+            return None
+        expected *= shape[d]
+    alone = [d for d in order if shape[d] != 1]
+    return list(range(len(shape))) if alone == sorted(alone) else order
+
+
+class Input(NamedTuple):
+    """Argument number `at` of the graph. `perm`: its dimensions as they lie, None where they lie in order."""
+
+    at: int
+    perm: list[int] | None
+
+
+class Output(NamedTuple):
+    """A tensor that the module makes. `perm`: its dimensions as they lie; `plain`: first it is made in order, then
+    copied to where its strides say."""
+
+    shape: list[int]
+    stride: list[int]
+    dtype: torch.dtype
+    perm: list[int] | None
+    plain: bool
+
+
+class Result(NamedTuple):
+    """A result of the graph: argument `at`, made output `at`, or a number; then views of it, each an operator with
+    its further arguments."""
+
+    kind: str
+    at: Any
+    views: list[tuple[Any, tuple[Any, ...], dict[str, Any]]]
+
+
+class Program(NamedTuple):
+    text: str | None  # None: nothing is computed
+    inputs: list[Input]
+    outputs: list[Output]
+    results: list[Result]
+
+
+class _Lowering:
+    def __init__(self, graph: fx.Graph, resolve: Resolve) -> None:
+        self.e, self.resolve = Emitter(), resolve
+        self.inputs: list[Input] = []
+        self.made: list[fx.Node] = []
+        self.values: dict[fx.Node, Any] = {}
+        arguments = [n for n in graph.nodes if n.op in ("placeholder", "get_attr")]
+        self.place = {n: i for i, n in enumerate(arguments)}
+        (self.end,) = (n for n in graph.nodes if n.op == "output")
+        self.graph = graph
+
+    def number(self, x: Any) -> Any:
+        value = x.meta.get("val") if isinstance(x, fx.Node) else x
+        return self.resolve(value)
+
+    def result(self, x: Any) -> Result:
+        if not isinstance(x, fx.Node):
+            return Result("number", x, [])
+        if not isinstance(x.meta.get("val"), torch.Tensor) and x not in self.place:
+            return Result("number", self.number(x), [])
+        views = []
+        while is_view(x):
+            args, keywords = fx.node.map_arg((x.args[1:], x.kwargs), self.number)
+            if x.target not in (torch.ops.aten.alias.default, torch.ops.aten.detach.default):
+                views.append((x.target, tuple(args), dict(keywords)))
+            x = x.args[0]
+        if x in self.place:
+            return Result("input", self.place[x], views[::-1])
+        if x not in self.made:
+            self.made.append(x)
+        return Result("output", self.made.index(x), views[::-1])
+
+    def needed(self) -> list[fx.Node]:
+        wanted = set(self.made)
+        for node in reversed(self.graph.nodes):
+            if node in wanted:
+                wanted.update(x for x in node.all_input_nodes if not is_symbolic(x.meta.get("val")))
+        return [n for n in self.graph.nodes if n in wanted]
+
+    def parameter(self, node: fx.Node) -> Value:
+        """Declared as its elements lie, and turned."""
+        value = node.meta["val"]
+        kind = resolved(value, self.resolve)
+        if not isinstance(kind, Type) or value.is_neg():
+            raise Unsupported("an argument that is no plain tensor")
+        perm = None
+        if all(isinstance(n, int) for n in kind.shape):
+            perm = order_of(kind.shape, [self.resolve(s) for s in value.stride()])
+        perm = None if perm == list(range(len(kind.shape))) else perm
+        name = f"x{len(self.inputs)}"
+        self.inputs.append(Input(self.place[node], perm))
+        if perm is None:
+            return self.e.parameter(name, kind.dtype, kind.shape)
+        lying = self.e.parameter(name, kind.dtype, [kind.shape[d] for d in perm])
+        return self.e.transpose(lying, [perm.index(d) for d in range(len(perm))])
+
+    def output(self, node: fx.Node) -> tuple[Value, Output]:
+        value, made = node.meta["val"], self.values[node]
+        shape = [self.resolve(n) for n in value.shape]
+        stride = [self.resolve(s) for s in value.stride()]
+        perm = order_of(shape, stride)
+        if perm is not None and perm != list(range(len(shape))):
+            return self.e.transpose(made, perm), Output(shape, stride, value.dtype, perm, False)
+        return made, Output(shape, stride, value.dtype, None, perm is None)
+
+    def read(self, node: fx.Node) -> Any:
+        return self.values[node] if node in self.values else self.number(node)
+
+    def program(self) -> Program:
+        results = [self.result(x) for x in self._ends()]
+        for node in self.needed():
+            if node in self.place:
+                self.values[node] = self.parameter(node)
+            elif node.target is operator.getitem:
+                self.values[node] = self.values[node.args[0]][node.args[1]]  # type: ignore[index]
+            else:
+                self.values[node] = lower_node(self.e, node, self.resolve, self.read)
+        pairs = [self.output(node) for node in self.made]
+        text = self.e.program([value for value, _ in pairs]) if pairs else None
+        return Program(text, self.inputs, [output for _, output in pairs], results)
+
+    def _ends(self) -> Sequence[Any]:
+        ends = self.end.args[0]
+        return ends if isinstance(ends, (list, tuple)) else [ends]
+
+
+def lower(graph: fx.Graph, resolve: Resolve) -> Program:
+    """The program of a graph for these extents. Raises Unsupported with the operator's name."""
+    return _Lowering(graph, resolve).program()

@@ -1,0 +1,343 @@
+"""Sums, products, extremes, order; products of matrices; norms, softmax, attention."""
+from __future__ import annotations
+
+import math
+from typing import Any, Sequence
+
+from symplex.torch._emit import Emitter, Unsupported, Value, wide
+from symplex.torch._shapes import triangle
+from symplex.torch._table import Handler, HANDLERS, Type, axis_of, dims_of, handles, operand, widened
+
+
+def count_of(x: Value, dims: Sequence[int]) -> Any:
+    count = 1
+    for d in dims:
+        count *= x.shape[d]
+    return count
+
+
+def _known(count: Any) -> int:
+    if not isinstance(count, int):
+        raise Unsupported("the number of elements of a symbolic dimension")
+    return count
+
+
+# ---- reductions ----
+@handles("sum")
+def _sum(e: Emitter, out: Type, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    return e.reduce(e.convert(x, out.dtype), dims_of(dim, len(x.shape)), "add", keepdim)
+
+
+def mean_of(e: Emitter, x: Value, dims: Sequence[int], keep: bool) -> Value:
+    count = _known(count_of(x, dims))
+    made = e.reduce(x, dims, "add", keep)
+    return e.with_number("divide", made, count)
+
+
+@handles("mean")
+def _mean(e: Emitter, out: Type, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    x = e.convert(x, wide(out.dtype))
+    return e.convert(mean_of(e, x, dims_of(dim, len(x.shape)), keepdim), out.dtype)
+
+
+def variance_of(e: Emitter, x: Value, dims: Sequence[int], correction: float, keep: bool) -> tuple[Value, Value]:
+    """The mean, with its dimensions kept, and the variance of two passes."""
+    mean = mean_of(e, x, dims, True)
+    apart = e.like("subtract", x, e.broadcast(mean, x.shape))
+    total = e.reduce(e.like("multiply", apart, apart), dims, "add", keep)
+    return mean, e.with_number("divide", total, max(0, _known(count_of(x, dims)) - correction))
+
+
+@handles("var")
+def _var(e: Emitter, out: Type, x: Value, dim: Any = None, *, correction: Any = 1, keepdim: bool = False) -> Value:
+    x = e.convert(x, wide(out.dtype))
+    correction = 1 if correction is None else correction
+    return e.convert(variance_of(e, x, dims_of(dim, len(x.shape)), correction, keepdim)[1], out.dtype)
+
+
+def _extreme(reducer: str) -> Handler:
+    def handler(e: Emitter, out: Type, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
+        dims = dims_of(dim, len(x.shape))
+        return e.reduce(x, dims, reducer, keepdim)
+    return handler
+
+
+for _name, _reducer in {"amax": "maximum", "amin": "minimum"}.items():
+    HANDLERS[_name] = _extreme(_reducer)
+HANDLERS["max.default"], HANDLERS["min.default"] = _extreme("maximum"), _extreme("minimum")
+
+
+@handles("prod")
+def _prod(e: Emitter, out: Type, x: Value, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Value:
+    return e.reduce(e.convert(x, out.dtype), dims_of(dim, len(x.shape)), "multiply", keepdim)
+
+
+def _truth(reducer: str) -> Handler:
+    def handler(e: Emitter, out: Type, x: Value, dim: Any = None, keepdim: bool = False) -> Value:
+        dims = [] if isinstance(dim, (list, tuple)) and not dim else dims_of(dim, len(x.shape))
+        return e.convert(e.reduce(e.convert(x, "bool"), dims, reducer, keepdim), out.dtype)
+    return handler
+
+
+HANDLERS["any"], HANDLERS["all"] = _truth("add"), _truth("multiply")
+
+
+# ---- order ----
+def _sorted(e: Emitter, x: Value, dim: int, descending: bool, count: int) -> tuple[Value, Value]:
+    rows = x if x.shape else e.reshape(x, (1,))
+    rows = e.convert(rows, "u8") if x.dtype == "bool" else rows
+    shape = [(n if count < 0 else count) if d == dim else n for d, n in enumerate(rows.shape)]
+    order = f"axis = {dim}, direction = {'gt' if descending else 'lt'}, count = {count}"
+    value, index = e.emit_many("sort", (rows,), order, [(rows.dtype, shape), ("i64", shape)])
+    shape = shape if x.shape else []
+    return e.reshape(e.convert(value, x.dtype), shape), e.reshape(index, shape)
+
+
+@handles("sort")
+def _sort(e: Emitter, out: list[Type], x: Value, *places: Any, **options: Any) -> list[Value]:
+    """(dim, descending), or with `stable` before them."""
+    if len(places) == 3 or (places and isinstance(places[0], bool)):
+        places = places[1:]
+    dim = options.get("dim", places[0] if places else -1)
+    descending = options.get("descending", places[1] if len(places) > 1 else False)
+    return list(_sorted(e, x, axis_of(dim, x), descending, -1))
+
+
+@handles("topk")
+def _topk(e: Emitter, out: list[Type], x: Value, k: int, dim: int = -1, largest: bool = True,
+          sorted: bool = True) -> list[Value]:
+    return list(_sorted(e, x, axis_of(dim, x), largest, k))
+
+
+def _first(e: Emitter, x: Value, dim: int, largest: bool) -> tuple[Value, Value]:
+    """The extreme along a dimension and its first place; a NaN is both the largest and the smallest number."""
+    if not largest and x.is_float:
+        value, index = _sorted(e, e.like("negate", x), dim, True, 1)
+        return e.like("negate", value), index
+    return _sorted(e, x, dim, largest, 1)
+
+
+def _extreme_along(largest: bool) -> Handler:
+    def handler(e: Emitter, out: list[Type], x: Value, dim: int, keepdim: bool = False) -> list[Value]:
+        value, index = _first(e, x, axis_of(dim, x), largest)
+        return [e.reshape(value, out[0].shape), e.reshape(index, out[1].shape)]
+    return handler
+
+
+def _place(largest: bool) -> Handler:
+    def handler(e: Emitter, out: Type, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+        rows = e.reshape(x, (_known(count_of(x, range(len(x.shape)))),)) if dim is None else x
+        return e.reshape(_first(e, rows, axis_of(dim or 0, rows), largest)[1], out.shape)
+    return handler
+
+
+HANDLERS["max.dim"], HANDLERS["min.dim"] = _extreme_along(True), _extreme_along(False)
+HANDLERS["argmax"], HANDLERS["argmin"] = _place(True), _place(False)
+
+
+def _cumulative(operation: str) -> Handler:
+    """One after the other, in order, as PyTorch does."""
+    def handler(e: Emitter, out: Type, x: Value, dim: int, *, dtype: Any = None) -> Value:
+        x = e.convert(x, out.dtype)
+        if not x.shape or x.shape[axis_of(dim, x)] in (0, 1) or 0 in x.shape:
+            return x
+        axis = axis_of(dim, x)
+        perm = [axis] + [d for d in range(len(x.shape)) if d != axis]
+        rows = widened(e, e.transpose(x, perm))
+        inner = Emitter(e)
+        carry = inner.parameter("carry", rows.dtype, rows.shape[1:])
+        row = inner.parameter("row", rows.dtype, rows.shape[1:])
+        made = inner.like(operation, carry, row)
+        zeros = [0] * len(perm)
+        first = e.reshape(e.slice(rows, zeros, (1, *rows.shape[1:])), rows.shape[1:])
+        rest = e.slice(rows, [1, *zeros[1:]], rows.shape)
+        _, sums = e.emit_many("scan", (first, rest), f"carried = 1, sliced = 1, step = {inner.body([made, made])}",
+                              [(rows.dtype, first.shape), (rows.dtype, rest.shape)])
+        whole = e.convert(e.concatenate([e.reshape(first, (1, *first.shape)), sums], 0), out.dtype)
+        return e.transpose(whole, [perm.index(d) for d in range(len(perm))])
+    return handler
+
+
+HANDLERS["cumsum"], HANDLERS["cumprod"] = _cumulative("add"), _cumulative("multiply")
+
+
+# ---- products of matrices ----
+@handles("mm", "bmm", "mv", "dot")
+def _product(e: Emitter, out: Type, a: Value, b: Value) -> Value:
+    batch = max(0, len(a.shape) - 2)
+    return e.dot(a, b, [len(a.shape) - 1], [batch], batch)
+
+
+@handles("addmm", "baddbmm", "addmv")
+def _added_product(e: Emitter, out: Type, c: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """Narrow floats are rounded once, behind the sum."""
+    c, a, b = operand(e, c, wide(out.dtype), out.shape), widened(e, a), widened(e, b)
+    made = _product(e, out, a, b)
+    made = made if alpha == 1 else e.with_number("multiply", made, alpha)
+    if beta == 0:
+        return e.convert(made, out.dtype)
+    c = c if beta == 1 else e.with_number("multiply", c, beta)
+    return e.convert(e.like("add", made, c), out.dtype)
+
+
+# ---- softmax, norms ----
+def _softmax(operation: str) -> Handler:
+    def handler(e: Emitter, out: Type, x: Value, dim: int, half_to_float: bool = False) -> Value:
+        x = e.convert(x, wide(out.dtype))
+        if not x.shape:
+            x = e.reshape(x, (1,))
+        made = e.emit(operation, (x,), f"axis = {axis_of(dim, x)}", x.dtype, x.shape)
+        return e.reshape(e.convert(made, out.dtype), out.shape)
+    return handler
+
+
+HANDLERS["_softmax"], HANDLERS["_log_softmax"] = _softmax("softmax"), _softmax("log_softmax")
+
+
+def _scaled(e: Emitter, x: Value, scale: Value | None, bias: Value | None, dims: Sequence[int]) -> Value:
+    """Times a scale and plus a bias, which stand along `dims`."""
+    if scale is not None:
+        x = e.like("multiply", x, e.broadcast(e.convert(scale, x.dtype), x.shape, dims))
+    return x if bias is None else e.like("add", x, e.broadcast(e.convert(bias, x.dtype), x.shape, dims))
+
+
+def _normalised(e: Emitter, x: Value, dims: Sequence[int], eps: float) -> tuple[Value, Value, Value]:
+    """(x - mean) rsqrt(variance + eps), the mean and that root, their dimensions kept."""
+    mean, variance = variance_of(e, x, dims, 0, True)
+    root = e.like("rsqrt", e.with_number("add", variance, eps))
+    apart = e.like("subtract", x, e.broadcast(mean, x.shape))
+    return e.like("multiply", apart, e.broadcast(root, x.shape)), mean, root
+
+
+@handles("native_layer_norm")
+def _layer_norm(e: Emitter, out: list[Type], x: Value, shape: Sequence[Any], scale: Value | None, bias: Value | None,
+                eps: float, *, wanted: Sequence[bool]) -> list[Value | None]:
+    axis = len(x.shape) - len(shape)
+    dims, x = list(range(axis, len(x.shape))), widened(e, x)
+    if not any(wanted[1:]) and 0 not in x.shape:
+        one, zero = (e.constant(v, x.dtype, x.shape[axis:]) for v in (1, 0))
+        operands = x, one if scale is None else e.convert(scale, x.dtype), \
+            zero if bias is None else e.convert(bias, x.dtype)
+        made = e.emit("layer_norm", operands, f"axis = {axis}, eps = {eps!r}", x.dtype, x.shape)
+        return [e.convert(made, out[0].dtype), None, None]
+    made, mean, root = _normalised(e, x, dims, eps)
+    made = _scaled(e, made, scale, bias, dims)
+    return [e.convert(v, t.dtype) for v, t in zip((made, mean, root), out)]
+
+
+@handles("native_group_norm")
+def _group_norm(e: Emitter, out: list[Type], x: Value, scale: Value | None, bias: Value | None, n: int, c: int, hw: int,
+                groups: int, eps: float) -> list[Value]:
+    wide_x = e.reshape(widened(e, x), (n, groups, c // groups * hw))
+    made, mean, root = _normalised(e, wide_x, [2], eps)
+    made = _scaled(e, e.reshape(made, x.shape), scale, bias, [1])
+    return [e.convert(e.reshape(v, t.shape), t.dtype) for v, t in zip((made, mean, root), out)]
+
+
+@handles("_native_batch_norm_legit_no_training")
+def _batch_norm(e: Emitter, out: list[Type], x: Value, scale: Value | None, bias: Value | None, mean: Value,
+                variance: Value, momentum: float, eps: float) -> list[Value]:
+    rows = widened(e, x)
+    one, zero = (e.constant(v, rows.dtype, mean.shape) for v in (1, 0))
+    operands = [e.convert(v, rows.dtype) for v in (one if scale is None else scale, zero if bias is None else bias,
+                                                   mean, variance)]
+    made = e.emit("batch_norm", (rows, *operands), f"axis = 1, eps = {eps!r}", rows.dtype, rows.shape)
+    return [e.convert(made, out[0].dtype)] + [e.constant(0, t.dtype, t.shape) for t in out[1:]]
+
+
+def _training_batch_norm(e: Emitter, out: list[Type], x: Value, scale: Value | None, bias: Value | None,
+                         running: Sequence[Value | None], momentum: float, eps: float) -> list[Value]:
+    """The result, mean, root; and new running statistics, of which the variance is that of a sample."""
+    rows = widened(e, x)
+    dims = [d for d in range(len(x.shape)) if d != 1]
+    made, mean, root = _normalised(e, rows, dims, eps)
+    made = _scaled(e, made, scale, bias, [1])
+    results = [made, e.reshape(mean, (x.shape[1],)), e.reshape(root, (x.shape[1],))]
+    _, sample = variance_of(e, rows, dims, 1, False)
+    for old, new in zip(running, (results[1], sample)):
+        if old is not None:
+            kept = e.with_number("multiply", e.convert(old, rows.dtype), 1 - momentum)
+            results.append(e.like("add", e.with_number("multiply", new, momentum), kept))
+    return results
+
+
+@handles("_native_batch_norm_legit_functional")
+def _batch_norm_functional(e: Emitter, out: list[Type], x: Value, scale: Value | None, bias: Value | None, mean: Value,
+                           variance: Value, training: bool, momentum: float, eps: float) -> list[Value]:
+    if not training:
+        made = _batch_norm(e, out[:3], x, scale, bias, mean, variance, momentum, eps)
+        return [*made, mean, variance]
+    made = _training_batch_norm(e, out, x, scale, bias, (mean, variance), momentum, eps)
+    return [e.convert(v, t.dtype) for v, t in zip(made, out)]
+
+
+@handles("_batch_norm_with_update_functional")
+def _batch_norm_with_update(e: Emitter, out: list[Type], x: Value, scale: Value | None, bias: Value | None, mean: Value,
+                            variance: Value, momentum: float, eps: float) -> list[Value]:
+    made = _training_batch_norm(e, out, x, scale, bias, (mean, variance), momentum, eps)
+    made.insert(3, e.constant(0, out[3].dtype, out[3].shape))  # what a library would keep for its backward form
+    return [e.convert(v, t.dtype) for v, t in zip(made, out)]
+
+
+@handles("_native_batch_norm_legit.no_stats")
+def _batch_norm_no_stats(e: Emitter, out: list[Type], x: Value, scale: Value | None, bias: Value | None, training: bool,
+                         momentum: float, eps: float) -> list[Value]:
+    made = _training_batch_norm(e, out, x, scale, bias, (None, None), momentum, eps)
+    return [e.convert(v, t.dtype) for v, t in zip(made, out)]
+
+
+# ---- attention ----
+def _mask_of(e: Emitter, q: Value, k: Value, causal: bool, mask: Value | None) -> Value | None:
+    shape = (*q.shape[:-1], k.shape[-2])
+    made = None if mask is None else operand(e, mask, q.dtype, shape)
+    if causal:
+        below = triangle(e, shape, 0)
+        made = e.select(below, 0.0 if made is None else made, e.constant(-math.inf, q.dtype, shape))
+    return made
+
+
+def _scores(e: Emitter, q: Value, k: Value, scale: float, mask: Value | None) -> Value:
+    batch = len(q.shape) - 2
+    made = e.with_number("multiply", e.dot(q, k, [batch + 1], [batch + 1], batch), scale)
+    return made if mask is None else e.like("add", made, mask)
+
+
+@handles("_scaled_dot_product_flash_attention_for_cpu")
+def _attention(e: Emitter, out: list[Type], q: Value, k: Value, v: Value, dropout_p: float = 0, is_causal: bool = False,
+               *, attn_mask: Value | None = None, scale: float | None = None,
+               wanted: Sequence[bool]) -> list[Value | None]:
+    if dropout_p:
+        raise Unsupported("dropout")
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    q, k, v = widened(e, q), widened(e, k), widened(e, v)
+    mask = _mask_of(e, q, k, is_causal, attn_mask)
+    operands = (q, k, v) if mask is None else (q, k, v, mask)
+    made = e.emit("attention", operands, f"scale = {scale!r}", q.dtype, out[0].shape)
+    if not wanted[1]:
+        return [e.convert(made, out[0].dtype), None]
+    scores = _scores(e, q, k, scale, mask)  # the logarithm of each row's sum, which the backward form takes
+    last = len(scores.shape) - 1
+    highest = e.reduce(scores, [last], "maximum", True)
+    total = e.reduce(e.like("exponential", e.like("subtract", scores, e.broadcast(highest, scores.shape))), [last],
+                     "add", True)
+    sums = e.like("add", highest, e.like("log", total))
+    return [e.convert(made, out[0].dtype), e.convert(e.reshape(sums, out[1].shape), out[1].dtype)]
+
+
+@handles("_scaled_dot_product_flash_attention_for_cpu_backward")
+def _attention_backward(e: Emitter, out: list[Type], slope: Value, q: Value, k: Value, v: Value, result: Value,
+                        sums: Value, dropout_p: float, is_causal: bool, *, attn_mask: Value | None = None,
+                        scale: float | None = None) -> list[Value]:
+    """With weights p = e^(scores - their logarithm of sums): dv = p^T do, ds = p (do v^T - row sums of do o)."""
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    slope, q, k, v, result = (widened(e, x) for x in (slope, q, k, v, result))
+    scores = _scores(e, q, k, scale, _mask_of(e, q, k, is_causal, attn_mask))
+    batch = len(q.shape) - 2
+    sums = e.reshape(e.convert(sums, q.dtype), (*q.shape[:-1], 1))
+    weights = e.like("exponential", e.like("subtract", scores, e.broadcast(sums, scores.shape)))
+    rows = e.reduce(e.like("multiply", slope, result), [batch + 1], "add", True)
+    apart = e.like("subtract", e.dot(slope, v, [batch + 1], [batch + 1], batch), e.broadcast(rows, scores.shape))
+    of_scores = e.with_number("multiply", e.like("multiply", weights, apart), scale)
+    made = (e.dot(of_scores, k, [batch + 1], [batch], batch), e.dot(of_scores, q, [batch], [batch], batch),
+            e.dot(weights, slope, [batch], [batch], batch))
+    return [e.convert(x, t.dtype) for x, t in zip(made, out)]
