@@ -17,7 +17,11 @@ Resolve = Callable[[Any], Any]
 
 def hint(extent: Any) -> int:
     """A symbolic extent as it was in the example."""
-    return extent if isinstance(extent, int) else int(extent.node.require_hint())
+    if not is_symbolic(extent):
+        return extent
+    if extent.node.hint is None:
+        raise Unsupported("an extent that depends on elements")
+    return int(extent.node.hint)
 
 
 def is_symbolic(value: Any) -> bool:

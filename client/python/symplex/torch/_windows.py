@@ -148,7 +148,16 @@ class _Window:
         """A value of each window to its element at this place, zeros elsewhere."""
         low = [o * d - p for o, d, p in zip(offset, self.dilation, self.padding)]
         high = [n - a - (m - 1) * s - 1 for n, a, m, s in zip(self.extent, low, self.places, self.stride)]
-        return e.pad(y, 0, self.around(low), self.around(high), self.around([s - 1 for s in self.stride]))
+        spread = y  # s - 1 zeros behind each element
+        for d, s in enumerate(self.stride, self.lead):
+            if s > 1:
+                shape = list(spread.shape)
+                rows = e.reshape(spread, (*shape[:d + 1], 1, *shape[d + 1:]))
+                none = [0] * len(rows.shape)
+                rows = e.pad(rows, 0, none, [s - 1 if k == d + 1 else 0 for k in range(len(none))])
+                spread = e.reshape(rows, (*shape[:d], shape[d] * s, *shape[d + 1:]))
+        high = [n - (s - 1) for n, s in zip(high, self.stride)]
+        return e.pad(spread, 0, self.around(low), self.around(high))
 
     def index(self, e: Emitter, shape: Sequence[int], offset: Sequence[int]) -> Value:
         """The number of that element in its plane."""

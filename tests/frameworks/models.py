@@ -1,0 +1,165 @@
+"""Small models of the usual kinds, written with torch.nn, with random weights."""
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class ResNet(nn.Module):
+    class Block(nn.Module):
+        def __init__(self, inside, outside, stride):
+            super().__init__()
+            self.a = nn.Conv2d(inside, outside, 3, stride, 1, bias=False)
+            self.b = nn.Conv2d(outside, outside, 3, 1, 1, bias=False)
+            self.norm_a, self.norm_b = nn.BatchNorm2d(outside), nn.BatchNorm2d(outside)
+            self.short = nn.Identity() if inside == outside else nn.Sequential(
+                nn.Conv2d(inside, outside, 1, stride, bias=False), nn.BatchNorm2d(outside))
+
+        def forward(self, x):
+            y = F.relu(self.norm_a(self.a(x)))
+            return F.relu(self.norm_b(self.b(y)) + self.short(x))
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(inplace=True),
+                                  nn.MaxPool2d(3, 2, 1))
+        self.blocks = nn.Sequential(self.Block(8, 8, 1), self.Block(8, 16, 2))
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
+
+
+class ViT(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.patch = nn.Conv2d(3, 32, 4, 4)
+        self.first = nn.Parameter(torch.randn(1, 1, 32) / 8)
+        self.place = nn.Parameter(torch.randn(1, 17, 32) / 8)
+        self.layers = nn.ModuleList([Layer(32, 4, causal=False) for _ in range(2)])
+        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 10)
+
+    def forward(self, x):
+        y = self.patch(x).flatten(2).transpose(1, 2)
+        y = torch.cat([self.first.expand(y.shape[0], -1, -1), y], 1) + self.place
+        for layer in self.layers:
+            y = layer(y)
+        return self.head(self.norm(y)[:, 0])
+
+
+class Layer(nn.Module):
+    """Norm, attention, norm, two products with a gelu."""
+
+    def __init__(self, width, heads, causal, approximate="none"):
+        super().__init__()
+        self.heads, self.causal, self.approximate = heads, causal, approximate
+        self.norm_a, self.norm_b = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+
+    def forward(self, x, mask=None):
+        n, s, d = x.shape
+        q, k, v = (t.view(n, s, self.heads, d // self.heads).transpose(1, 2)
+                   for t in self.qkv(self.norm_a(x)).split(d, -1))
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=self.causal)
+        x = x + self.out(y.transpose(1, 2).reshape(n, s, d))
+        return x + self.down(F.gelu(self.up(self.norm_b(x)), approximate=self.approximate))
+
+
+class Bert(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 32, padding_idx=0), nn.Embedding(16, 32)
+        self.norm = nn.LayerNorm(32)
+        self.layers = nn.ModuleList([Layer(32, 4, causal=False) for _ in range(2)])
+        self.pool, self.head = nn.Linear(32, 32), nn.Linear(32, 10)
+
+    def forward(self, words):
+        mask = (words != 0)[:, None, None, :]
+        x = self.norm(self.words(words) + self.places(torch.arange(words.shape[1])))
+        for layer in self.layers:
+            x = layer(x, mask.expand(-1, 1, words.shape[1], -1))
+        return self.head(torch.tanh(self.pool(x[:, 0])))
+
+
+class Gpt2(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 32), nn.Embedding(16, 32)
+        self.layers = nn.ModuleList([Layer(32, 4, causal=True, approximate="tanh") for _ in range(2)])
+        self.norm = nn.LayerNorm(32)
+
+    def forward(self, words):
+        x = self.words(words) + self.places(torch.arange(words.shape[1]))
+        for layer in self.layers:
+            x = layer(x)
+        return (self.norm(x) @ self.words.weight.t())[:, -1]
+
+
+class Llama(nn.Module):
+    """One block: RMS norm, rotary places, four heads of queries for two of keys, SwiGLU."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = nn.Embedding(50, 32)
+        self.norm_a, self.norm_b = nn.RMSNorm(32), nn.RMSNorm(32)
+        self.q, self.kv, self.o = (nn.Linear(32, n, bias=False) for n in (32, 32, 32))
+        self.gate, self.up, self.down = (nn.Linear(*n, bias=False) for n in ((32, 64), (32, 64), (64, 32)))
+        self.head = nn.Linear(32, 50, bias=False)
+
+    @staticmethod
+    def turned(x):
+        half = x.shape[-1] // 2
+        angle = torch.arange(x.shape[-2])[:, None] / 100 ** (torch.arange(half) / half)
+        angle = torch.cat([angle, angle], -1).to(x.dtype)
+        return x * angle.cos() + torch.cat([-x[..., half:], x[..., :half]], -1) * angle.sin()
+
+    def forward(self, words):
+        x = self.words(words)
+        n, s, _ = x.shape
+        y = self.norm_a(x)
+        q = self.q(y).view(n, s, 4, 8).transpose(1, 2)
+        k, v = (t.view(n, s, 2, 8).transpose(1, 2).repeat_interleave(2, 1) for t in self.kv(y).chunk(2, -1))
+        y = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
+        x = x + self.o(y.transpose(1, 2).reshape(n, s, 32))
+        y = self.norm_b(x)
+        return self.head(x + self.down(F.silu(self.gate(y)) * self.up(y)))[:, -1]
+
+
+class Lstm(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.cells = nn.ModuleList([nn.LSTMCell(8, 16), nn.LSTMCell(16, 16)])
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        states = [(x.new_zeros(x.shape[0], 16), x.new_zeros(x.shape[0], 16)) for _ in self.cells]
+        for row in x.unbind(1):
+            for i, cell in enumerate(self.cells):
+                states[i] = cell(row, states[i])
+                row = states[i][0]
+        return self.head(row)
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        def block(inside, outside):
+            return nn.Sequential(nn.Conv2d(inside, outside, 3, padding=1), nn.GroupNorm(2, outside), nn.SiLU())
+        self.a, self.b, self.c, self.d = block(3, 8), block(8, 16), block(16, 8), block(16, 8)
+        self.up, self.head = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(8, 10, 1)
+
+    def forward(self, x):
+        a = self.a(x)
+        b = self.b(F.max_pool2d(a, 2))
+        c = self.d(torch.cat([a, self.up(b)], 1))
+        small = F.interpolate(self.c(b), scale_factor=2, mode="bilinear", align_corners=False)
+        return self.head(c + small).mean((2, 3))
+
+
+def words():
+    return torch.randint(0, 50, (3, 12))
+
+
+MODELS = {"resnet": (ResNet, lambda: torch.randn(3, 3, 32, 32)), "vit": (ViT, lambda: torch.randn(3, 3, 16, 16)),
+          "bert": (Bert, words), "gpt2": (Gpt2, words), "llama": (Llama, words),
+          "lstm": (Lstm, lambda: torch.randn(3, 5, 8)), "unet": (UNet, lambda: torch.randn(3, 3, 16, 16))}

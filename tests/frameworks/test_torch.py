@@ -1,0 +1,398 @@
+#!/usr/bin/env python3
+"""torch.compile(backend="symplex"): what a caller relies on beyond values. Where numbers are small and whole, equal means
+equal.
+
+    test_torch.py [NAME ...]        these functions alone
+"""
+import copy
+import gc
+import os
+import pathlib
+import subprocess
+import sys
+import threading
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
+os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
+
+import symplex  # noqa: E402
+import symplex.torch  # noqa: E402
+from symplex.torch import _run  # noqa: E402
+
+SEED = int(os.environ.get("SX_SEED", "20261124"))
+OPTIONS = {"strict": True, "daemon": "never", "threads": 1}
+
+
+def compiled(function, fullgraph=True, dynamic=False, **options):
+    torch._dynamo.reset()
+    return torch.compile(function, backend="symplex", fullgraph=fullgraph, dynamic=dynamic,
+                         options={**OPTIONS, **options})
+
+
+class Counted:
+    """How many programs were compiled, and how often modules ran."""
+
+    def __enter__(self):
+        self.programs, self.runs = 0, 0
+        self.kept = _run.compile, _run.Entry._computed
+        compile_, computed = self.kept
+
+        def counted_compile(*args, **keywords):
+            self.programs += 1
+            return compile_(*args, **keywords)
+
+        def counted_run(entry, args):
+            self.runs += 1
+            return computed(entry, args)
+
+        _run.compile, _run.Entry._computed = counted_compile, counted_run
+        return self
+
+    def __exit__(self, *_):
+        _run.compile, _run.Entry._computed = self.kept
+
+
+def whole(*shape, dtype=torch.float32, low=-3, high=4):
+    return torch.randint(low, high, shape).to(dtype)
+
+
+def same(got, want):
+    got, want = (list(x) if isinstance(x, (list, tuple)) else [x] for x in (got, want))
+    assert len(got) == len(want), (len(got), len(want))
+    for i, (g, w) in enumerate(zip(got, want)):
+        assert g.shape == w.shape and g.dtype == w.dtype, (i, g.shape, w.shape, g.dtype, w.dtype)
+        assert g.stride() == w.stride(), (i, g.stride(), w.stride())
+        assert torch.equal(g.nan_to_num(77), w.nan_to_num(77)) and torch.equal(g.isnan(), w.isnan()), (i, g, w)
+
+
+def agrees(function, *args, **options):
+    with Counted() as count:
+        same(compiled(function, **options)(*args), function(*args))
+    assert count.runs > 0, "nothing ran that symplex compiled"
+
+
+def warned(call):
+    """The result, and the texts of symplex's warnings."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = call()
+    return result, [str(w.message) for w in caught if str(w.message).startswith("symplex")]
+
+
+def fails(kind, part, function, *args, **keywords):
+    try:
+        function(*args, **keywords)
+    except Exception as error:
+        cause = error
+        while cause is not None and not isinstance(cause, kind):
+            cause = cause.__cause__ or getattr(cause, "inner_exception", None)
+        assert cause is not None and part in str(cause), f"{part!r} is not in {error!r}"
+        return
+    raise AssertionError(f"nothing was raised, {kind} was expected: {part}")
+
+
+# ---- types, shapes, strides ----
+def test_types():
+    for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32, torch.int16,
+                  torch.int8, torch.uint8):
+        agrees(lambda x: (x + x, x * 2, x @ x.t(), x.sum(0), x.amax(1), x.to(torch.float32), x > 1, x[:, 1:],
+                          torch.where(x > 1, x, x + 1)), whole(3, 4, dtype=dtype, low=0))
+    agrees(lambda b: (b | b.flip(0), ~b, b.any(0), b.all(1), b.to(torch.int32), b.sum()), whole(3, 4) > 0)
+
+
+def test_small_and_empty():
+    agrees(lambda x, y: (x + y, x * 2, y.sum(), x.reshape(1, 1)), torch.tensor(2.0), whole(3))
+    agrees(lambda x, y: (x + 1, y * 2, x.sum(0), torch.cat([x, y])), torch.empty(0, 4), whole(2, 4))
+    agrees(lambda x: (x[:, :0] + 1, x + 1, x[1:1].sum(1)), whole(3, 4))
+    agrees(lambda x: x + 1, torch.tensor(7))
+
+
+def test_strides():
+    image = whole(2, 3, 4, 5)
+    last = image.to(memory_format=torch.channels_last)
+    agrees(lambda x: (x + 1, F.relu(x), x.permute(0, 2, 3, 1) * 2, x.sum(1), x.mean(0)), last)
+    agrees(lambda x, w: F.conv2d(x, w, padding=1), last, whole(4, 3, 3, 3))
+    agrees(lambda x: (x.t() + 1, x.t().contiguous() + 1, (x + 1).t(), x.t() @ x), whole(3, 4))
+    agrees(lambda x: (x + 1, x * 2), whole(4, 3).t())
+    agrees(lambda x: x + 1, whole(6, 8)[::2, ::3])  # with gaps
+    agrees(lambda x: x * 2, whole(1, 4).expand(3, 4))  # elements that are several
+    agrees(lambda x: x * 2, whole(5, 6)[1:, 2:])
+    agrees(lambda x: (x.expand(3, 4), x + 1), whole(1, 4))
+
+
+def test_strides_of_another_call():
+    """The same compiled function with an argument that lies in another way: no guard of ours may be missing."""
+    f = compiled(lambda x: x + 1)
+    x = whole(4, 4)
+    for value in (x, x.t(), x[:, :], torch.cat([x, x])[::2], x.t().contiguous().t()):
+        same(f(value), value + 1)
+
+
+def test_aliases():
+    def function(x, y):
+        x.add_(y)
+        v = x[0]
+        v.mul_(2)
+        return v, x.view(-1), y.t(), y
+
+    x, y = whole(3, 4), whole(3, 4)
+    x_copy = x.clone()
+    got, want = compiled(function)(x, y), function(x_copy, y)
+    same([x, *got], [x_copy, *want])
+    got[1].fill_(5)
+    assert torch.equal(x, torch.full((3, 4), 5.0)), "the view of the argument is no view"
+    assert got[3] is y and got[2].data_ptr() == y.data_ptr()
+
+
+def test_views_of_arguments_cost_nothing():
+    with Counted() as count:
+        x = whole(3, 4)
+        made = compiled(lambda x: (x.t(), x[1], x.view(12)))(x)
+    assert count.programs == 0 and all(m.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for m in made)
+
+
+# ---- parts that PyTorch runs ----
+def test_parts():
+    def function(x):
+        y = torch.relu(x) * 2
+        z = torch.linalg.cholesky(y @ y.t() + 50 * torch.eye(4))
+        return (z @ z.t()).round() + 1, y
+
+    x = whole(4, 4)
+    with Counted() as count:
+        got, texts = warned(lambda: compiled(function, strict=False)(x))
+    same(got, function(x))
+    assert count.programs == 2, count.programs
+    assert len(texts) == 1 and "aten.linalg_cholesky_ex" in texts[0], texts
+    fails(symplex.Unimplemented, "aten.linalg_cholesky_ex", compiled(function), x)
+
+
+def test_dropout_draws_as_pytorch_does():
+    drop = nn.Sequential(nn.Linear(4, 64), nn.Dropout(0.5), nn.ReLU())
+    x = whole(8, 4)
+    run = compiled(drop, strict=False)
+    torch.manual_seed(SEED)
+    want = drop(x)
+    torch.manual_seed(SEED)
+    got, texts = warned(lambda: run(x))
+    assert torch.equal(got == 0, want == 0) and torch.allclose(got, want), "other elements were dropped"
+    assert len(texts) == 1 and "aten.native_dropout" in texts[0], texts
+
+
+def test_graph_breaks_and_options():
+    def function(x):
+        y = x + 1
+        print(end="")
+        return y * 2
+
+    x = whole(3)
+    with Counted() as count:
+        same(compiled(function, fullgraph=False)(x), function(x))
+    assert count.programs == 2, count.programs
+    fails(symplex.UsageError, "options: colour", compiled(lambda x: x + 1, colour=1), whole(3))
+    fails(Exception, "mode", torch.compile(lambda x: x + 1, backend="symplex", mode="max-autotune"), whole(3))
+    assert "symplex" in torch._dynamo.list_backends()
+
+
+# ---- weights, statistics, training ----
+def test_weights_that_change():
+    layer = nn.Linear(4, 3)
+    run, x = compiled(layer), whole(2, 4)
+
+    def check():
+        with torch.no_grad():
+            assert torch.allclose(run(x), layer(x), rtol=0, atol=1e-5)
+
+    before = run(x).detach()
+    with torch.no_grad():
+        layer.weight.add_(1)
+    check()
+    layer.weight.data.mul_(2)
+    check()
+    layer.bias.detach().numpy()[:] = 7
+    check()
+    layer.load_state_dict({"weight": torch.ones(3, 4), "bias": torch.zeros(3)})
+    check()
+    layer.weight = nn.Parameter(whole(3, 4))
+    check()
+    assert not torch.allclose(run(x), before)
+
+
+def test_batch_norm_statistics():
+    norm = nn.BatchNorm2d(3, momentum=0.25)
+    theirs = copy.deepcopy(norm)
+    run = compiled(norm)
+    for _ in range(3):
+        x = whole(2, 3, 4, 4)
+        got, want = run(x), theirs(x)
+        assert torch.allclose(got, want, atol=1e-5)
+    for mine, other in zip(norm.buffers(), theirs.buffers()):
+        assert mine.dtype == other.dtype and torch.allclose(mine, other, rtol=1e-6), (mine, other)
+    assert int(norm.num_batches_tracked) == 3
+    norm.eval(), theirs.eval()
+    assert torch.allclose(run(x), theirs(x), atol=1e-5)
+
+
+def test_gradients():
+    """Of whole numbers, exact."""
+    def slopes(function, *args):
+        leaves = [a.clone().requires_grad_() for a in args]
+        made = function(*leaves)
+        (made * whole(*made.shape, low=1)).sum().backward()
+        return [leaf.grad for leaf in leaves]
+
+    for function, *args in (
+            (lambda x, w: F.conv2d(x, w, stride=2, padding=1), whole(2, 4, 7, 8), whole(6, 4, 3, 3)),
+            (lambda x, w: F.conv2d(x, w, dilation=2, groups=2), whole(2, 4, 7, 8), whole(6, 2, 3, 2)),
+            (lambda x, w: F.conv1d(x, w, stride=3), whole(2, 4, 9), whole(6, 4, 2)),
+            (lambda x, w: F.conv_transpose2d(x, w, stride=2, padding=1, output_padding=1, groups=2), whole(2, 4, 3, 4),
+             whole(4, 3, 3, 3)),
+            (lambda x: F.max_pool2d(x, 3, 2, 1), whole(2, 3, 7, 8)),
+            (lambda x: F.max_pool2d(x, 2, ceil_mode=True), whole(2, 3, 7, 9)),
+            (lambda x: F.avg_pool2d(x, 2, 2) * 4, whole(2, 3, 6, 8)),
+            (lambda x: F.embedding(torch.tensor([[0, 2, 2], [4, 0, 2]]), x, padding_idx=0), whole(5, 3)),
+            (lambda x: x[torch.tensor([0, 2, 2]), :, torch.tensor([1, 1, -1])], whole(3, 2, 4)),
+            (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])), whole(2, 3)),
+            (lambda x, y: torch.cat([x.t(), y], 1).cumsum(1)[:, ::2], whole(3, 4), whole(4, 2)),
+            (lambda x, y: torch.where(x > 0, x * y, y), whole(3, 4), whole(3, 4)),
+            (lambda x: F.pad(x, (1, -1, 2, 0)).amax(1), torch.randperm(24).reshape(4, 6).float())):
+        torch.manual_seed(SEED)
+        want = slopes(function, *args)
+        torch.manual_seed(SEED)
+        same(slopes(compiled(function), *args), want)
+
+
+def test_autocast():
+    model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
+    x, run = torch.randn(5, 8), compiled(model)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        got, want = run(x), model(x)
+    exact = copy.deepcopy(model).double()(x.double())
+    assert got.dtype == torch.bfloat16
+    unit = torch.finfo(torch.bfloat16).eps * float(exact.abs().max())
+    assert float((got - exact).abs().max()) <= max(4 * float((want - exact).abs().max()), 2 * unit)
+    got.float().sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in model.parameters())
+
+
+# ---- values ----
+def test_nan():
+    nan, inf = float("nan"), float("inf")
+    x = torch.tensor([[1.0, nan, 2.0, -inf], [inf, -1.0, 0.0, -0.0]])
+    agrees(lambda x: (x.clamp(0, 1), torch.maximum(x, x.flip(1)), x.amax(1), x.argmax(1), x.max(1).indices,
+                      F.relu(x), x.sum(1), torch.isnan(x), x == x, F.hardtanh(x), torch.sign(x), x.nan_to_num(3),
+                      x.sort(1).values), x)
+    agrees(lambda x: F.max_pool2d(x, 2), torch.tensor([[[[nan, 1.0], [2.0, 3.0]]]]))
+
+
+def test_rows_do_not_see_the_batch():
+    torch.manual_seed(SEED)
+    model = nn.Sequential(nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 40), nn.Softmax(1)).eval()
+    x = torch.randn(37, 64)
+    with torch.no_grad():
+        run = compiled(model)
+        all_rows = run(x)
+        for rows in (slice(0, 1), slice(5, 6), slice(30, 37), slice(3, 20)):
+            assert torch.equal(run(x[rows]), all_rows[rows]), rows
+
+
+def test_threads():
+    """Eight threads in one compiled model, each with arguments of its own."""
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8)).eval()
+    with torch.no_grad():
+        run = compiled(model)
+        args = [torch.randn(4, 16) for _ in range(8)]
+        want = [run(x) for x in args]
+        bad = []
+
+        def work(i):
+            with torch.no_grad():
+                bad.extend(i for _ in range(50) if not torch.equal(run(args[i]), want[i]))
+
+        threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    assert not bad, bad
+
+
+def digest():
+    import hashlib
+    from models import MODELS
+    torch.manual_seed(SEED)
+    kind, example = MODELS["vit"]
+    model, x = kind(), example()
+    loss = F.cross_entropy(compiled(model, threads=2)(x), torch.arange(x.shape[0]))
+    loss.backward()
+    made = hashlib.sha256(loss.detach().numpy().tobytes())
+    for p in model.parameters():
+        made.update(p.grad.numpy().tobytes())
+    return made.hexdigest()
+
+
+def test_two_processes():
+    words = [sys.executable, __file__, "--digest"]
+    first, second = (subprocess.run(words, check=True, capture_output=True, text=True).stdout for _ in range(2))
+    assert len(first.split()[-1]) == 64 and first == second, (first, second)
+
+
+def test_memory_of_arguments_is_free_again():
+    """A boxed call: what only the call held is freed during it or right after, and no result keeps it."""
+    import weakref
+    run = compiled(lambda x: torch.relu(x @ x.t()))
+    x = whole(8, 8)
+    seen = weakref.ref(x)
+    made = run(x)
+    del x
+    gc.collect()
+    assert seen() is None and made.shape == (8, 8)
+
+
+# ---- extents that change ----
+def test_dynamic():
+    layer = nn.Linear(6, 5)
+    with torch.no_grad(), Counted() as count:
+        f = compiled(lambda x: torch.relu(layer(x)).softmax(-1).sum(0), dynamic=None)
+        sizes = [4, 7, 9, 1, 0, 33, 7, 64]
+        for n in sizes:
+            x = torch.randn(n, 6)
+            assert torch.allclose(f(x), torch.relu(layer(x)).softmax(-1).sum(0), atol=1e-5), n
+    assert count.runs >= len(sizes) - 1
+    agrees(lambda x: (x.reshape(x.shape[0] * 2, -1), x.new_ones(x.shape[0] + 3) * 2, x.shape[0] * x.sum()), whole(5, 4),
+           dynamic=True)
+
+
+def test_dynamic_training():
+    torch.manual_seed(SEED)
+    model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.LayerNorm(5))
+    theirs = copy.deepcopy(model)
+    f = compiled(model, dynamic=True)
+    for n in (3, 8, 5):
+        x = torch.randn(n, 6)
+        for run, owner in ((f, model), (theirs, theirs)):
+            owner.zero_grad()
+            run(x).square().sum().backward()
+        for a, b in zip(model.parameters(), theirs.parameters()):
+            assert torch.allclose(a.grad, b.grad, atol=1e-4), n
+
+
+def main():
+    if sys.argv[1:] == ["--digest"]:
+        sys.path.insert(0, str(pathlib.Path(__file__).parent))
+        print(digest())
+        return
+    tests = {name: f for name, f in globals().items() if name.startswith("test_") and callable(f)}
+    for name in sys.argv[1:] or tests:
+        torch.manual_seed(SEED)
+        tests[name]()
+        print(name, flush=True)
+
+
+if __name__ == "__main__":
+    print(f"seed {SEED}", file=sys.stderr)
+    main()

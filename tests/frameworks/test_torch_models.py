@@ -1,0 +1,86 @@
+#!/usr/bin/env python3
+"""Models with random weights, compiled by symplex and run by eager PyTorch: results, and one step of training.
+
+The measure is PyTorch in f64: what is compiled may be as far from it as 8 times what eager PyTorch in f32 is, or 32
+units in the last place of the largest element of that tensor, whichever is more (both round each operation once, in
+another order). Tensors are compared one by one: results, every gradient, every buffer, every weight after the step."""
+import copy
+import os
+import pathlib
+import sys
+import warnings
+
+sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
+import torch  # noqa: E402
+from models import MODELS  # noqa: E402
+
+import symplex.torch  # noqa: E402
+
+SEED = int(os.environ.get("SX_SEED", "20261124"))
+OPTIONS = {"strict": True, "daemon": "never", "threads": 2}
+WORSE, UNITS = 8, 32
+
+
+def compiled(model, **options):
+    torch._dynamo.reset()
+    return torch.compile(model, backend="symplex", fullgraph=True, options={**OPTIONS, **options})
+
+
+def near(name, got, eager, exact):
+    assert got.shape == eager.shape and got.dtype == eager.dtype and got.stride() == eager.stride(), name
+    if not got.is_floating_point():
+        assert torch.equal(got, eager), name
+        return
+    got, eager, exact = (x.detach().to(torch.float64) for x in (got, eager, exact))
+    assert exact.isfinite().all() and got.isfinite().all(), name
+    unit = torch.finfo(torch.float32).eps * float(exact.abs().max())
+    allowed = max(WORSE * float((eager - exact).abs().max()), UNITS * unit)
+    off = float((got - exact).abs().max())
+    assert off <= allowed, f"{name}: {off:.3g} off, allowed is {allowed:.3g}"
+
+
+def step(run, model, x, target):
+    """A step of SGD with momentum: the loss, and what then is in the model and its gradients."""
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    losses = []
+    for _ in range(2):  # the second step sees the weights of the first
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(run(x), target)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.detach())
+    made = {f"loss {i}": loss for i, loss in enumerate(losses)}
+    made |= {f"slope of {n}": p.grad for n, p in model.named_parameters()}
+    return made | {n: v.clone() for n, v in model.state_dict().items()}
+
+
+def try_model(name):
+    torch.manual_seed(SEED)
+    kind, example = MODELS[name]
+    model, x = kind(), example()
+    target = torch.randint(0, 10, (x.shape[0],))
+    wide = copy.deepcopy(model).double()
+    wide_x = x.double() if x.is_floating_point() else x
+    with torch.no_grad():
+        model.eval(), wide.eval()
+        near(f"{name}, inference", compiled(model)(x), model(x), wide(wide_x))
+    model.train(), wide.train()
+    mine = copy.deepcopy(model)
+    theirs, exact = step(model, model, x, target), step(wide, wide, wide_x, target)
+    ours = step(compiled(mine), mine, x, target)
+    assert ours.keys() == theirs.keys()
+    for part in ours:
+        near(f"{name}, {part}", ours[part], theirs[part], exact[part])
+
+
+def main():
+    for name in sys.argv[1:] or MODELS:
+        try_model(name)
+        print(name)
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("error", RuntimeWarning)
+    main()
