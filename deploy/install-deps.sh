@@ -5,6 +5,7 @@
 #   install-deps.sh             everything: building, testing, sanitizers, fuzzing
 #   install-deps.sh programs    only what building the programs needs
 #   install-deps.sh python      only the Python packages of the tests
+#   install-deps.sh frameworks  PyTorch for tests/frameworks, into build/frameworks: 2 to 3 GB to download, 5 GB there
 #
 # No CUDA: it is looked for when a program runs.
 set -euo pipefail
@@ -22,8 +23,8 @@ all)
         python3 python3-dev python3-venv python3-z3 libonnx-testdata redis-server)
     ;;
 programs) ;;
-python) packages=() ;;
-*) echo "install-deps: unknown argument '$1', allowed: programs, python" >&2; exit 2 ;;
+python | frameworks) packages=() ;;
+*) echo "install-deps: unknown argument '$1', allowed: programs, python, frameworks" >&2; exit 2 ;;
 esac
 
 # install_packages NAME...: those that are missing.
@@ -54,31 +55,32 @@ install_packages() {
     rm -f "$log"
 }
 
-# has_packages PYTHON: has it exactly the versions of tests/requirements.txt, and sees it z3?
+# has_packages PYTHON FILE MODULE: has it exactly the versions of the file, and sees it the module?
 has_packages() {
-    "$1" - "$root/tests/requirements.txt" 2>/dev/null <<'PYTHON'
+    "$1" - "$root/$2" "$3" 2>/dev/null <<'PYTHON'
 import importlib.metadata, importlib.util, sys
 for line in open(sys.argv[1], encoding="ascii"):
     name, _, version = line.strip().partition("==")
-    if version and importlib.metadata.version(name) != version:
+    if version and not name.startswith("#") and importlib.metadata.version(name) != version:
         sys.exit(1)
-sys.exit(importlib.util.find_spec("z3") is None)
+sys.exit(importlib.util.find_spec(sys.argv[2]) is None)
 PYTHON
 }
 
-# The virtual environment is the distribution's python3, so that it sees the distribution's z3.
+# install_python FOLDER FILE MODULE [OPTION]: a virtual environment of the distribution's python3 with the packages of
+# the file; MODULE is there then.
 install_python() {
-    local venv=$root/build/venv log
-    has_packages "$venv/bin/python3" && return 0
-    echo "installing the Python packages of tests/requirements.txt into build/venv" >&2
+    local venv=$root/$1 file=$2 module=$3 log
+    shift 3
+    has_packages "$venv/bin/python3" "$file" "$module" && return 0
+    echo "installing the Python packages of $file into ${venv#"$root"/}" >&2
     log=$(mktemp)
-    if ! { /usr/bin/python3 -m venv --clear --system-site-packages "$venv" &&
+    if ! { /usr/bin/python3 -m venv --clear "$@" "$venv" &&
         "$venv/bin/python3" -m pip install --disable-pip-version-check --no-input --only-binary :all: --no-deps \
-            -r "$root/tests/requirements.txt" && has_packages "$venv/bin/python3"; } >"$log" 2>&1; then
+            -r "$root/$file" && has_packages "$venv/bin/python3" "$file" "$module"; } >"$log" 2>&1; then
         tail -n 20 "$log" >&2
         rm -rf "$log" "$venv"
-        echo "install-deps: the packages of tests/requirements.txt could not be installed into build/venv," \
-            "see above;" >&2
+        echo "install-deps: the packages of $file could not be installed into ${venv#"$root"/}, see above;" >&2
         echo "install-deps: this needs a network with PyPI, or a pip that is configured for a mirror of it" >&2
         return 1
     fi
@@ -86,4 +88,9 @@ install_python() {
 }
 
 install_packages "${packages[@]}"
-[ "${1:-all}" = programs ] || install_python
+case "${1:-all}" in
+programs) ;;
+frameworks) install_python build/frameworks tests/frameworks/requirements.txt torch ;;
+# it sees the distribution's z3
+*) install_python build/venv tests/requirements.txt z3 --system-site-packages ;;
+esac

@@ -3,13 +3,14 @@
 #
 #   deploy/test.sh                everything, from a clean clone (goal: under 30 minutes on 2 cores)
 #   SX_QUICK=1 deploy/test.sh     without sanitizers and fuzzing
+#   SX_FRAMEWORKS=0 ...           without PyTorch (tests/frameworks), which is 2 to 3 GB to download
 #   SX_FUZZ_SECONDS=600 ...       longer runs of the fuzz targets (default 15 each)
 #   SX_SEED=N deploy/test.sh      the randomised tests start at N
 #
 # Randomised tests take their seed from the day of the commit: each day tries other programs, and one commit gives
 # the same verdict wherever it is tested. ctest by itself draws a fresh seed each time.
 # The last line is "N passed, N failed, N skipped": tests of all stages and fuzz targets. Only tests of an instruction
-# set that this processor lacks are skipped; the summary names them. SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512
+# set that this processor lacks are skipped, and those of frameworks that are not there; the summary names them. SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512
 # from everything here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -84,6 +85,27 @@ run_tests() {
     note "$good passed, $without skipped"
 }
 
+# run_frameworks: tests/frameworks with PyTorch, or each of them skipped.
+run_frameworks() {
+    local reason= script
+    if [ "${SX_FRAMEWORKS:-1}" = 0 ]; then
+        reason="SX_FRAMEWORKS=0"
+    else
+        [ -x build/frameworks/bin/python3 ] || echo "PyTorch with its libraries: 2 to 3 GB to download into" \
+            "build/frameworks, 5 GB there; SX_FRAMEWORKS=0 leaves it and its tests out"
+        ./deploy/install-deps.sh frameworks || reason="PyTorch could not be installed, see above"
+    fi
+    if [ -z "$reason" ]; then
+        run_tests release -L frameworks
+        return
+    fi
+    for script in tests/frameworks/test_*.py; do
+        skipped=$((skipped + 1))
+        missing+=("release, frameworks/$(basename "$script"): $reason")
+    done
+    note "skipped: $reason"
+}
+
 # fuzz TARGET: one target for a short while from its seeds; a crashing input is kept in build/fuzz/found.
 fuzz() {
     local name=$1 seeds=() log=$scratch/$1.log status=0
@@ -109,7 +131,10 @@ begin "build, release (gcc, warnings are errors)"
 build release
 
 begin "tests, release"
-run_tests release
+run_tests release -LE frameworks
+
+begin "tests with frameworks, release"
+run_frameworks
 
 if [ "${SX_QUICK:-0}" = 1 ]; then
     exit 0

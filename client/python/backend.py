@@ -11,6 +11,7 @@ import platform
 import re
 import subprocess
 import tempfile
+import tomllib
 import zipfile
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -45,6 +46,13 @@ def _metadata():
             f"Requires-Python: {_field('requires-python')}\n")
 
 
+def entry_points():
+    """By which other packages find this one: a section of an ini file for each group."""
+    groups = tomllib.loads((HERE / "pyproject.toml").read_text(encoding="utf-8"))["project"]["entry-points"]
+    return "".join(f"[{group}]\n" + "".join(f"{name} = {where}\n" for name, where in names.items())
+                   for group, names in groups.items())
+
+
 def get_requires_for_build_wheel(config_settings=None):
     return []
 
@@ -59,6 +67,7 @@ def build_wheel(wheel_directory, config_settings=None, metadata_directory=None):
         files = {path.relative_to(stage).as_posix(): (path.read_bytes(), os.access(path, os.X_OK))
                  for path in sorted(pathlib.Path(stage).rglob("*")) if path.is_file()}
     files[f"{info}/METADATA"] = _metadata().encode(), False
+    files[f"{info}/entry_points.txt"] = entry_points().encode(), False
     files[f"{info}/LICENSE"] = (ROOT / "LICENSE").read_bytes(), False
     files[f"{info}/WHEEL"] = (f"Wheel-Version: 1.0\nGenerator: symplex\nRoot-Is-Purelib: false\nTag: {tag}\n".encode(),
                               False)

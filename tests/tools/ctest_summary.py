@@ -2,12 +2,12 @@
 """Counts what ctest wrote with --output-junit. usage: ctest_summary.py FILE
 
 First line: passed, failed and skipped. Then one line for each skipped test, "NAME: reason", and one for each
-that was skipped for another reason than a missing instruction set or CUDA toolkit, which counts as failed. Exits
+that was skipped for another reason than a missing instruction set, CUDA toolkit or framework, which counts as failed. Exits
 1 where a test failed."""
 import sys
 import xml.etree.ElementTree
 
-ALLOWED = ("SKIPPED: instruction set ", "SKIPPED: CUDA toolkit: ")
+ALLOWED = ("SKIPPED: instruction set ", "SKIPPED: CUDA toolkit: ", "SKIPPED: framework: ")
 
 
 def reason_of(case):
@@ -26,7 +26,7 @@ def main():
         if case.find("skipped") is not None and case.find("skipped").get("message", "").startswith("SKIP_"):
             reason = reason_of(case)
             if reason is None:
-                failed.append(f"{name}: skipped, but not for an instruction set or a CUDA toolkit")
+                failed.append(f"{name}: skipped, but not for an instruction set, a CUDA toolkit or a framework")
             else:
                 lines.append(f"{name}: {reason}")
         elif case.get("status") == "run" and case.find("failure") is None:

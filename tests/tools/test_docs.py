@@ -188,7 +188,7 @@ def figures(names):
         "lines of the product": count_lines(names, lambda n: is_source(n) and not n.startswith("tests/")),
         "lines of tests": count_lines(names, lambda n: is_source(n) and n.startswith("tests/")),
     }
-    for label in ("unit", "slow", "script", "fuzz"):
+    for label in ("unit", "slow", "script", "fuzz", "frameworks"):
         out[f"`{label}`"] = count_entries(label)
     return out
 

@@ -8,6 +8,7 @@
     symplex.cond, while_loop, scan       # control flow inside of such functions
     print(symplex.explain(f))            # what was compiled, why, and what it took
     f = symplex.jax.jit(jax_function)    # instead of jax.jit
+    f = torch.compile(model, backend="symplex")          # with the wheel installed, or after import symplex.torch
 
 `python -m symplex doctor` says what works here.
 """
@@ -42,9 +43,9 @@ __all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "
 
 
 def __getattr__(name: str) -> Any:
-    """Tracing needs NumPy, and symplex.jax JAX; the rest of the package does not."""
+    """Tracing needs NumPy, symplex.jax JAX, and symplex.torch PyTorch; the rest of the package does not."""
     if name in _TRACING:
         return getattr(importlib.import_module(f"symplex.{_TRACING[name]}"), name)
-    if name in ("jax", "numpy", "random"):
+    if name in ("jax", "numpy", "random", "torch"):
         return importlib.import_module(f"symplex.{name}")
     raise AttributeError(f"module 'symplex' has no attribute '{name}'")

@@ -47,8 +47,11 @@ def main():
             "--target", target, wheel)
         names = set(zipfile.ZipFile(wheel).namelist())
         for name in ("__init__.py", "_c.abi3.so", "_c.pyi", "py.typed", "libsymplex.so.0", "symplex-client",
-                     "jax/__init__.py"):
+                     "jax/__init__.py", "torch/__init__.py"):
             assert f"symplex/{name}" in names, names
+        names = run(sys.executable, "-c", "import importlib.metadata as m; print(*m.entry_points(group='torch_dynamo_"
+                    "backends', name='symplex'))", env=dict(CLEAN, PYTHONPATH=str(target)))
+        assert "symplex._entry:torch_backend" in names, names
         dynamic = run("readelf", "-d", target / "symplex" / "_c.abi3.so")
         assert "[$ORIGIN]" in dynamic and str(ROOT) not in dynamic and "libpython" not in dynamic, dynamic
         found = run("ldd", target / "symplex" / "_c.abi3.so")

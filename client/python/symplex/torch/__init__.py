@@ -2,13 +2,20 @@
 
     import symplex.torch                 # not needed where the wheel is installed
     model = torch.compile(model, backend="symplex")
+    layer = symplex.torch.Linear.from_torch(layer)       # results that do not depend on the batch, with any back end
+    y = symplex.torch.scaled_dot_product_attention(q, k, v)
+    y = symplex.torch.conv2d(x, w)
 """
 from __future__ import annotations
 
 import torch._dynamo
 
 from symplex.torch._backend import backend
+from symplex.torch._operators import Linear, conv2d, scaled_dot_product_attention
 
-__all__ = ["backend"]
+__all__ = ["Linear", "backend", "conv2d", "scaled_dot_product_attention"]
 
-torch._dynamo.register_backend(backend, name="symplex")
+try:
+    torch._dynamo.register_backend(backend, name="symplex")
+except AssertionError:  # the wheel's entry point did it
+    pass

@@ -190,6 +190,17 @@ for _name, _operation in {"add": "add", "sub": "subtract", "mul": "multiply", "m
     HANDLERS[_name] = _arithmetic(_operation)
 
 
+def _passing_nan(operation: str) -> Handler:
+    """The other one where one is NaN."""
+    def handler(e: Emitter, out: Type, a: Value, b: Value) -> Value:
+        a, b = operand(e, a, out.dtype, out.shape), operand(e, b, out.dtype, out.shape)
+        made = e.like(operation, a, b)
+        return e.select(e.compare(a, "ne", a), b, e.select(e.compare(b, "ne", b), a, made)) if a.is_float else made
+    return handler
+
+
+HANDLERS["fmax"], HANDLERS["fmin"] = _passing_nan("maximum"), _passing_nan("minimum")
+
 @handles("rsub")
 def _rsub(e: Emitter, out: Type, a: Operand, b: Operand, alpha: float = 1) -> Value:
     return HANDLERS["sub"](e, out, b, a, alpha=alpha)
@@ -300,14 +311,20 @@ def _pow(e: Emitter, out: Type, a: Operand, b: Operand) -> Value:
     return e.convert(e.like("power", x, operand(e, b, dtype, out.shape)), out.dtype)
 
 
+def _is_negative(e: Emitter, x: Value) -> Value:
+    """By the sign, which zeros have, too: -0 tells itself by its infinity."""
+    below = e.compare(x, "lt", 0)
+    if not x.is_float:
+        return below
+    return e.like("or", below, e.compare(e.like("divide", e.constant(1, x.dtype, x.shape), x), "lt", 0))
+
+
 @handles("copysign")
 def _copysign(e: Emitter, out: Type, a: Operand, b: Operand) -> Value:
     dtype = wide(out.dtype)
     x, y = operand(e, a, dtype, out.shape), operand(e, b, dtype, out.shape)
     size = e.like("abs", x)
-    quotient = e.like("divide", e.constant(1, dtype, out.shape), y)  # -0 tells itself by its infinity
-    negative = e.like("or", e.compare(y, "lt", 0), e.compare(quotient, "lt", 0))
-    return e.convert(e.select(negative, e.like("negate", size), size), out.dtype)
+    return e.convert(e.select(_is_negative(e, y), e.like("negate", size), size), out.dtype)
 
 
 def comparison(e: Emitter, dtype: str, shape: Any, a: Operand, direction: str, b: Operand) -> Value:

@@ -5,6 +5,7 @@ import math
 import struct
 from typing import Any, Iterable, NamedTuple, Sequence
 
+import sympy
 import torch
 
 TYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16",
@@ -62,6 +63,23 @@ def rounded(value: float, dtype: str) -> float:
     return float(value)
 
 
+def extent_text(extent: Any) -> str:
+    """A number, or a sum of products of numbers and symbols."""
+    if isinstance(extent, int):
+        return str(extent)
+    try:
+        polynomial = sympy.Poly(extent, *sorted(extent.free_symbols, key=str))
+        terms = [(int(factor), powers) for powers, factor in polynomial.terms() if factor.is_integer]
+    except (sympy.PolynomialError, AttributeError):
+        terms = []
+    if len(terms) == 0 or len(terms) != len(polynomial.terms()):
+        raise Unsupported(f"an extent of {extent}")
+    words = ["*".join([str(abs(factor)), *(str(s) for s, n in zip(polynomial.gens, powers) for _ in range(n))])
+             for factor, powers in terms]
+    signs = ["-" if factor < 0 else "+" for factor, _ in terms]
+    return f"{'-' if signs[0] == '-' else ''}{words[0]}" + "".join(f" {s} {w}" for s, w in zip(signs[1:], words[1:]))
+
+
 class Emitter:
     def __init__(self, outer: "Emitter | None" = None) -> None:
         self._lines: list[str] = []
@@ -79,12 +97,8 @@ class Emitter:
             f"{', '.join(v.name for v in values)} = {operation}"
             + (f"({', '.join(x.name for x in operands)})" if operands else "")
             + (f" {{{attributes}}}" if attributes else "")
-            + f" : {', '.join(f'{v.dtype}[{self._extents(v.shape)}]' for v in values)}")
+            + " : " + ", ".join(f"{v.dtype}[{', '.join(map(extent_text, v.shape))}]" for v in values))
         return values
-
-    @staticmethod
-    def _extents(shape: Sequence[Any]) -> str:
-        return ", ".join(str(n) for n in shape)
 
     def emit(self, operation: str, operands: Sequence[Value], attributes: str, dtype: str,
              shape: Sequence[Any]) -> Value:

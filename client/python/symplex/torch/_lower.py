@@ -113,6 +113,13 @@ def order_of(shape: Sequence[int], stride: Sequence[int]) -> list[int] | None:
     """The dimensions from the outermost on, where elements lie without gaps in that order; else None."""
     if 0 in shape:
         return list(range(len(shape)))
+    if not all(isinstance(n, int) for n in (*shape, *stride)):
+        expected = 1
+        for n, s in zip(reversed(shape), reversed(stride)):
+            if n != 1 and s != expected:
+                raise Unsupported("a symbolic tensor that does not lie in order")
+            expected *= n
+        return list(range(len(shape)))
     order = sorted(range(len(shape)), key=lambda d: (shape[d] != 1, -stride[d] if shape[d] != 1 else d, d))
     expected = 1
     for d in reversed(order):
@@ -155,6 +162,15 @@ class Program(NamedTuple):
     inputs: list[Input]
     outputs: list[Output]
     results: list[Result]
+
+    def at(self, number: Callable[[Any], Any]) -> "Program":
+        """Of a program with symbols, what it is where they have values."""
+        outputs = [o._replace(shape=[number(n) for n in o.shape], stride=[number(s) for s in o.stride])
+                   for o in self.outputs]
+        results = [Result(r.kind, number(r.at), [
+            (f, fx.node.map_aggregate(args, number), fx.node.map_aggregate(words, number))
+            for f, args, words in r.views]) for r in self.results]
+        return Program(self.text, self.inputs, outputs, results)
 
 
 class _Lowering:
@@ -202,9 +218,7 @@ class _Lowering:
         kind = resolved(value, self.resolve)
         if not isinstance(kind, Type) or value.is_neg():
             raise Unsupported("an argument that is no plain tensor")
-        perm = None
-        if all(isinstance(n, int) for n in kind.shape):
-            perm = order_of(kind.shape, [self.resolve(s) for s in value.stride()])
+        perm = order_of(kind.shape, [self.resolve(s) for s in value.stride()])
         perm = None if perm == list(range(len(kind.shape))) else perm
         name = f"x{len(self.inputs)}"
         self.inputs.append(Input(self.place[node], perm))
@@ -225,7 +239,7 @@ class _Lowering:
     def read(self, node: fx.Node) -> Any:
         return self.values[node] if node in self.values else self.number(node)
 
-    def program(self) -> Program:
+    def program(self, symbols: str) -> Program:
         results = [self.result(x) for x in self._ends()]
         for node in self.needed():
             if node in self.place:
@@ -235,7 +249,7 @@ class _Lowering:
             else:
                 self.values[node] = lower_node(self.e, node, self.resolve, self.read)
         pairs = [self.output(node) for node in self.made]
-        text = self.e.program([value for value, _ in pairs]) if pairs else None
+        text = self.e.program([value for value, _ in pairs], symbols) if pairs else None
         return Program(text, self.inputs, [output for _, output in pairs], results)
 
     def _ends(self) -> Sequence[Any]:
@@ -243,6 +257,7 @@ class _Lowering:
         return ends if isinstance(ends, (list, tuple)) else [ends]
 
 
-def lower(graph: fx.Graph, resolve: Resolve) -> Program:
-    """The program of a graph for these extents. Raises Unsupported with the operator's name."""
-    return _Lowering(graph, resolve).program()
+def lower(graph: fx.Graph, resolve: Resolve, symbols: str = "") -> Program:
+    """The program of a graph for these extents: numbers, or expressions of symbols, which are declared by `symbols`.
+    Raises Unsupported with the operator's name."""
+    return _Lowering(graph, resolve).program(symbols)

@@ -55,6 +55,15 @@ def _var(e: Emitter, out: Type, x: Value, dim: Any = None, *, correction: Any = 
     return e.convert(variance_of(e, x, dims_of(dim, len(x.shape)), correction, keepdim)[1], out.dtype)
 
 
+@handles("var_mean")
+def _var_mean(e: Emitter, out: list[Type], x: Value, dim: Any = None, *, correction: Any = 1,
+              keepdim: bool = False) -> list[Value]:
+    rows = e.convert(x, wide(out[0].dtype))
+    correction = 1 if correction is None else correction
+    mean, variance = variance_of(e, rows, dims_of(dim, len(x.shape)), correction, keepdim)
+    return [e.convert(variance, out[0].dtype), e.convert(e.reshape(mean, out[1].shape), out[1].dtype)]
+
+
 def _extreme(reducer: str) -> Handler:
     def handler(e: Emitter, out: Type, x: Value, dim: Any = (), keepdim: bool = False) -> Value:
         dims = dims_of(dim, len(x.shape))
@@ -176,6 +185,18 @@ def _added_product(e: Emitter, out: Type, c: Value, a: Value, b: Value, *, beta:
     made = made if alpha == 1 else e.with_number("multiply", made, alpha)
     if beta == 0:
         return e.convert(made, out.dtype)
+    c = c if beta == 1 else e.with_number("multiply", c, beta)
+    return e.convert(e.like("add", made, c), out.dtype)
+
+
+@handles("addbmm")
+def _addbmm(e: Emitter, out: Type, c: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
+    """The sum of all products is one product over two dimensions."""
+    made = e.dot(widened(e, a), widened(e, b), [0, 2], [0, 1])
+    made = made if alpha == 1 else e.with_number("multiply", made, alpha)
+    if beta == 0:
+        return e.convert(made, out.dtype)
+    c = operand(e, c, made.dtype, out.shape)
     c = c if beta == 1 else e.with_number("multiply", c, beta)
     return e.convert(e.like("add", made, c), out.dtype)
 

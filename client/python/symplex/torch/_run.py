@@ -4,19 +4,26 @@ from __future__ import annotations
 import weakref
 from typing import Any, Sequence
 
+import sympy
 import torch
 from torch import fx
 
 from symplex._compile import compile
-from symplex._errors import LayoutError
+from symplex._errors import CompileError, InputError, LayoutError, LimitExceeded, Unimplemented
 from symplex._module import Module
+from symplex.torch._emit import Unsupported
 from symplex.torch._lower import Output, Program, is_symbolic, lower
+
+_OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
+_HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
 
 _modules: "weakref.WeakValueDictionary[Any, Module]" = weakref.WeakValueDictionary()
 
 
-def compiled(text: str, options: dict[str, Any]) -> Module:
+def compiled(text: str | None, options: dict[str, Any]) -> Module | None:
     """Equal programs, as equal layers are, are one module."""
+    if text is None:
+        return None
     key = text, tuple(sorted((k, repr(v)) for k, v in options.items()))
     module = _modules.get(key)
     if module is None:
@@ -28,16 +35,14 @@ def compiled(text: str, options: dict[str, Any]) -> Module:
 class Entry:
     """A program for some extents, and its module."""
 
-    def __init__(self, program: Program, options: dict[str, Any]) -> None:
-        self.program = program
-        self.module = None if program.text is None else compiled(program.text, options)
-        if self.module is None:
+    def __init__(self, program: Program, module: Module | None) -> None:
+        self.program, self.module = program, module
+        if module is None:
             return
-        used = [program.inputs[int(t.name[len("x"):])] for t in self.module.inputs]
+        used = [program.inputs[int(t.name[len("x"):])] for t in module.inputs]
         self.places = [i.at for i in used]
         self.turned = [(k, i.perm) for k, i in enumerate(used) if i.perm is not None]
-        self.order = [int(t.name[len("out"):]) for t in self.module.outputs]  # a module has an order of its own
-        self.single = len(program.results) == 1
+        self.order = [int(t.name[len("out"):]) for t in module.outputs]  # a module has an order of its own
 
     def __call__(self, args: Sequence[Any]) -> list[Any]:
         made = self._computed(args) if self.module is not None else []
@@ -78,8 +83,8 @@ def _memory(output: Output) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 class Part:
-    """A graph all of whose operators are in the table. Extents that are symbols are numbers at each call: each set of
-    them has a program."""
+    """A graph all of whose operators are in the table. Extents that are symbols are numbers at each call: a set of them
+    has a program of its own, or that of an interval."""
 
     def __init__(self, graph_module: fx.GraphModule, options: dict[str, Any]) -> None:
         self.graph, self.options = graph_module.graph, options
@@ -92,18 +97,42 @@ class Part:
                 self.constants.append((i, tensor))
         self.symbols = _sources(arguments)
         self.entries: dict[tuple[int, ...], Entry] = {}
+        self.wide: list[tuple[tuple[int, ...], Program, Module | None]] = []
+        self.intervals = True
         if not self.symbols:
             self._add(())
 
     def _add(self, key: tuple[int, ...]) -> Entry:
         known = {symbol: value for (symbol, _, _), value in zip(self.symbols, key)}
-
-        def resolve(extent: Any) -> Any:
-            return int(extent.node.expr.subs(known)) if is_symbolic(extent) else extent
-
-        entry = Entry(lower(self.graph, resolve), self.options)
+        own = len(self.entries) < _OWN_MAX or not self.intervals
+        entry = self._of_interval(key, known) if self.symbols and not own else None
+        if entry is None:
+            program = lower(self.graph, lambda n: _number(n.node.expr, known) if is_symbolic(n) else n)
+            entry = Entry(program, compiled(program.text, self.options))
         self.entries[key] = entry
         return entry
+
+    def _of_interval(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
+        """One module serves all extents from 2 to a power of two beyond those of its first call. It takes as long to
+        compile as several programs for one extent each, so it is made where extents keep changing. None where the
+        program cannot be written so."""
+        if min(key) < 2:
+            return None
+        for (high, program, module) in self.wide:
+            if all(n <= h for n, h in zip(key, high)):
+                return Entry(program.at(lambda n: _number(n, known)), module)
+        high = tuple(max(_HIGH_MIN, 1 << (n * _HIGH_TIMES - 1).bit_length()) for n in key)
+        names = [str(symbol) for symbol, _, _ in self.symbols]
+        declared = ", ".join(f"{name} in [2, {h}]" for name, h in zip(names, high))
+        try:
+            program = lower(self.graph, _symbolic, f"({declared}) ")
+            intervals = {name: (2, h) for name, h in zip(names, high)}
+            module = compiled(program.text, {**self.options, "dims": intervals})
+        except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError, TypeError):
+            self.intervals = False
+            return None
+        self.wide.append((high, program, module))
+        return Entry(program.at(lambda n: _number(n, known)), module)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         if self.constants:
@@ -113,6 +142,17 @@ class Part:
         key = tuple([int(args[i]) if d is None else args[i].shape[d] for _, i, d in self.symbols])
         entry = self.entries.get(key)
         return (entry or self._add(key))(args)
+
+
+def _number(value: Any, known: dict[Any, int]) -> Any:
+    return int(value.subs(known)) if isinstance(value, sympy.Basic) else value
+
+
+def _symbolic(extent: Any) -> Any:
+    if not is_symbolic(extent):
+        return extent
+    value = extent.node.expr
+    return int(value) if value.is_Integer else value
 
 
 def _attribute(owner: Any, name: str) -> Any:
