@@ -26,7 +26,7 @@ bool sx_bench_peer_start(sx_bench_peer *p, char *const *argument)
     p->from = fdopen(out[0], "r");
     bool named = p->process > 0 && fgets(p->name, sizeof(p->name), p->from) != NULL;
     p->name[strcspn(p->name, "\n")] = '\0';
-    return named && strcmp(p->name, "none") != 0;
+    return named && strcmp(p->name, "none") != 0 && strncmp(p->name, "SKIPPED", 7) != 0;
 }
 
 double sx_bench_peer_run_ns(sx_bench_peer *p)

@@ -1,6 +1,6 @@
 #!/bin/sh
-# The Python of tests/frameworks and of benchmarks with PyTorch: $SX_FRAMEWORKS_PYTHON, else the virtual environment that deploy/install-deps.sh
-# frameworks makes. Without either, or with SX_FRAMEWORKS=0, the test is skipped.
+# The Python of tests/frameworks and of benchmarks against PyTorch: $SX_FRAMEWORKS_PYTHON, else the virtual environment
+# that deploy/install-deps.sh frameworks makes. Without either, or with SX_FRAMEWORKS=0, the test is skipped.
 here=$(dirname "$(dirname "$(dirname "$(readlink -f "$0")")")")/build/frameworks/bin/python3
 if [ "${SX_FRAMEWORKS:-1}" = 0 ]; then
     echo "SKIPPED: framework: SX_FRAMEWORKS=0"
