@@ -209,6 +209,20 @@ static uint32_t fold_integer(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
     return sx_term_scalar(g, sx_form_put(g, &sum));
 }
 
+/* An integer that is below 2^imm wherever it is asked for: nothing of it is left. Where lanes are unrolled each of them
+ * has a number of its own, which folds; where they are not, or in what is expected of them, this says the same. */
+static uint32_t fold_shift(sx_algebra *g, uint32_t imm, uint32_t x)
+{
+    int64_t low, high;
+    sx_lin lin;
+    if (g->term[x].kind != SX_TERM_INT || imm > 62) {
+        return 0;
+    }
+    sx_lin_get(g, g->term[x].form, &lin);
+    bool none = sx_lin_range(g, &lin, &low, &high) && low >= 0 && high < INT64_C(1) << imm;
+    return none ? sx_term_constant(g, 0) : 0;
+}
+
 static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
 {
     uint64_t a = 0;
@@ -240,6 +254,7 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     case SX_LOP_MOR: return fold_mask(g, op, x, y);
     case SX_LOP_MNOT: return fold_not(g, x);
     case SX_LOP_ICMP: return fold_compare(g, imm, x, y);
+    case SX_LOP_SHR: return fold_shift(g, imm, x);
     default: return 0;
     }
 }

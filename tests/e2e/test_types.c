@@ -180,6 +180,23 @@ START_TEST(test_embedding)
 }
 END_TEST
 
+/* Positions in a product of 64 bits, whose upper halves are nothing: known of each lane of a short row, and of a loop. */
+START_TEST(test_positions)
+{
+    static const int extents[] = {5, 64, 1000};
+    for (uint32_t e = 0; e < SX_COUNT(extents); e++) {
+        char text[512];
+        (void)snprintf(
+            text, sizeof(text),
+            "sx 1\ngraph \"places\" () {\n%%x = parameter {name = \"x\", weight = 0} : i64[%d]\n"
+            "%%y = fused(%%x) {type = i64[%d], body = {args = [[1]], code = [arg 0 : i64, imm 4, "
+            "index 0, multiply 2 1, add 0 3, multiply 4 2]}} : i64[%d]\nreturn %%y as \"y\"\n}\n",
+            extents[e], extents[e], extents[e]);
+        compile(sx_span_of(text), _i == 0 ? "x86-64-v3" : "x86-64-v4", "positions");
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("e2e.types");
@@ -187,6 +204,7 @@ int main(void)
     tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, test_types, 0, (int)SX_COUNT(types));
     tcase_add_loop_test(cases, test_embedding, 0, 2);
+    tcase_add_loop_test(cases, test_positions, 0, 2);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
