@@ -10,8 +10,8 @@
 # Randomised tests take their seed from the day of the commit: each day tries other programs, and one commit gives
 # the same verdict wherever it is tested. ctest by itself draws a fresh seed each time.
 # The last line is "N passed, N failed, N skipped": tests of all stages and fuzz targets. Only tests of an instruction
-# set that this processor lacks are skipped, and those of frameworks that are not there; the summary names them. SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512
-# from everything here.
+# set that this processor lacks are skipped, and those of frameworks that are not there; the summary names them.
+# SYMPLEX_ISA_MAX=x86-64-v3 hides AVX-512 from everything here.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 jobs=$(nproc)

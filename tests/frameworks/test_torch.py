@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""torch.compile(backend="symplex"): what a caller relies on beyond values. Where numbers are small and whole, equal means
-equal.
+"""torch.compile(backend="symplex"): what a caller relies on beyond values. Where numbers are small and whole, equal
+means equal.
 
     test_torch.py [NAME ...]        these functions alone
 """

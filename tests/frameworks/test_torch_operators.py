@@ -76,17 +76,19 @@ def test_opcheck():
     torch.library.opcheck(ops.linear, (leaf(3, 6), leaf(4, 6), leaf(4)))
     torch.library.opcheck(ops.linear, (leaf(2, 3, 6), leaf(4, 6), None))
     torch.library.opcheck(ops.attention, (leaf(2, 5, 8), leaf(2, 6, 8), leaf(2, 6, 8), None, False, 0.25))
-    torch.library.opcheck(ops.attention, (leaf(2, 5, 8), leaf(2, 5, 8), leaf(2, 5, 8), torch.zeros(5, 5), True, 1.0))
+    q, k, v = leaf(2, 5, 8), leaf(2, 5, 8), leaf(2, 5, 8)
+    torch.library.opcheck(ops.attention, (q, k, v, torch.zeros(5, 5), True, 1.0))
     torch.library.opcheck(ops.conv2d, (leaf(2, 4, 7, 6), leaf(6, 4, 3, 3), leaf(6), [1, 2], [1, 1], [1, 1], 1))
 
 
 def test_rows_do_not_see_the_batch():
     """Forward, and slopes of the argument: the same bits alone, in front, in the middle, in small and large batches."""
-    w, b = torch.randn(40, 96), torch.randn(40)
+    w, b, kernel = torch.randn(40, 96), torch.randn(40), torch.linspace(-1, 1, 216).view(8, 3, 3, 3)
     cases = [
         ("linear", lambda x: torch.ops.symplex.linear(x, w, b), torch.randn(70, 96)),
-        ("attention", lambda x: st.scaled_dot_product_attention(x, x * 0.5, x + 1, is_causal=True), torch.randn(70, 2, 17, 16)),
-        ("conv2d", lambda x: st.conv2d(x, torch.linspace(-1, 1, 216).view(8, 3, 3, 3), padding=1), torch.randn(70, 3, 9, 8))]
+        ("attention", lambda x: st.scaled_dot_product_attention(x, x * 0.5, x + 1, is_causal=True),
+         torch.randn(70, 2, 17, 16)),
+        ("conv2d", lambda x: st.conv2d(x, kernel, padding=1), torch.randn(70, 3, 9, 8))]
     for dtype in (torch.float32, torch.bfloat16):
         for name, function, x in cases if dtype == torch.float32 else cases[1:2]:
             def both(rows):

@@ -3,11 +3,11 @@
 
 Each sample is compiled with strict=True, so an operator is right, refused by its name, or wrong, which is a failure.
 Whole numbers, bools, shapes, strides and element types are equal. Floats are as near to the result in f64 as PyTorch's
-own are: within 8 times PyTorch's distance from it, or 16 units in the last place of the largest element of the result or
-of the arguments, whichever is more. Both make each operation with one rounding, in another order: for a sum of n terms
-of size 1 that is up to n units either way, and samples have some hundred terms at most; and a function such as expm1 is
-two or three operations of which each rounds. bf16 results are those of f32 rounded once by both, so one unit of bf16
-covers it.
+own are: within 8 times PyTorch's distance from it, or 16 units in the last place of the largest element of the result
+or of the arguments, whichever is more. Both make each operation with one rounding, in another order: for a sum of n
+terms of size 1 that is up to n units either way, and samples have some hundred terms at most; and a function such as
+expm1 is two or three operations of which each rounds. bf16 results are those of f32 rounded once by both, so one unit
+of bf16 covers it.
 
     test_torch_ops.py [NAME ...]         these operators alone, with every refusal and difference
 """
@@ -27,40 +27,40 @@ from torch.utils._pytree import tree_flatten, tree_map  # noqa: E402
 import symplex  # noqa: E402
 import symplex.torch  # noqa: E402
 
-# (name, variant): operators that symplex knows, all of whose samples are tried. What is in the table and not here
-# comes from decompositions of these.
+# Names (with variants) of operators that symplex knows, by themselves or by their decompositions. SX_SAMPLES samples of
+# each are tried in each type.
 KNOWN = """
-abs add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arange argmax argmin atleast_1d
-atleast_2d atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm broadcast_tensors broadcast_to
-cat ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous copysign cos cosh cross
-cumsum deg2rad diag_embed diagonal diagonal_copy diff div.no_rounding_mode div.floor_rounding div.trunc_rounding dot dsplit
+abs add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arange argmax argmin atleast_1d atleast_2d
+atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm broadcast_tensors broadcast_to cat
+ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous copysign cos cosh cross cumsum
+deg2rad diag_embed diagonal diagonal_copy diff div.no_rounding_mode div.floor_rounding div.trunc_rounding dot dsplit
 dstack empty_like einsum eq exp exp2 expand expand_as expm1 fill flatten flip fliplr flipud float_power floor
 floor_divide fmax fmin fmod frac full full_like gather ge gradient gt hsplit hstack hypot index_add index_copy
-index_fill index_put index_select inner isfinite isinf isnan isneginf isposinf kron le lerp linalg.cross
-linalg.vecdot log log10 log1p log2 log_softmax logaddexp logical_and logical_not logical_or logical_xor
-logit logsumexp lt masked_fill matmul max.binary max.reduction_no_dim max.reduction_with_dim maximum mean
-min.binary min.reduction_no_dim min.reduction_with_dim minimum mm movedim mul mv nan_to_num nanmean nansum narrow ne neg
-new_full new_ones new_zeros nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.avg_pool1d
-nn.functional.batch_norm nn.functional.bilinear nn.functional.celu nn.functional.conv1d nn.functional.conv2d
-nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
-nn.functional.cosine_similarity nn.functional.cross_entropy nn.functional.elu nn.functional.embedding nn.functional.gelu
-nn.functional.glu nn.functional.group_norm nn.functional.hardshrink nn.functional.hardsigmoid nn.functional.hardswish
-nn.functional.hardtanh nn.functional.huber_loss nn.functional.instance_norm nn.functional.interpolate.nearest
-nn.functional.interpolate.bilinear nn.functional.l1_loss nn.functional.layer_norm nn.functional.leaky_relu
-nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.mish
-nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize nn.functional.pad.constant
-nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.prelu nn.functional.relu nn.functional.relu6
-nn.functional.rms_norm nn.functional.scaled_dot_product_attention nn.functional.selu nn.functional.silu
-nn.functional.smooth_l1_loss nn.functional.softmin nn.functional.softplus nn.functional.softshrink
-nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold ones ones_like outer permute positive pow prod
-rad2deg reciprocal remainder repeat repeat_interleave reshape reshape_as roll rot90 round rsqrt rsub scatter scatter_add
-scatter_reduce.sum scatter_reduce.amax select select_scatter sgn sigmoid sign signbit sin sinh slice slice_scatter softmax
-sort split split_with_sizes sqrt square squeeze squeeze.multiple stack std std_mean sub sum t take_along_dim tan tanh
-tensor_split tensordot tile topk trace transpose tril triu true_divide trunc unbind unflatten unsqueeze var var_mean
-vdot view view_as vsplit vstack where xlogy zeros zeros_like
+index_fill index_put index_select inner isfinite isinf isnan isneginf isposinf kron le lerp linalg.cross linalg.vecdot
+log log10 log1p log2 log_softmax logaddexp logical_and logical_not logical_or logical_xor logit logsumexp lt
+masked_fill matmul max.binary max.reduction_no_dim max.reduction_with_dim maximum mean min.binary min.reduction_no_dim
+min.reduction_with_dim minimum mm movedim mul mv nan_to_num nanmean nansum narrow ne neg new_full new_ones new_zeros
+nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.avg_pool1d nn.functional.batch_norm
+nn.functional.bilinear nn.functional.celu nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
+nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
+nn.functional.cosine_similarity nn.functional.cross_entropy nn.functional.elu nn.functional.embedding
+nn.functional.gelu nn.functional.glu nn.functional.group_norm nn.functional.hardshrink nn.functional.hardsigmoid
+nn.functional.hardswish nn.functional.hardtanh nn.functional.huber_loss nn.functional.instance_norm
+nn.functional.interpolate.nearest nn.functional.interpolate.bilinear nn.functional.l1_loss nn.functional.layer_norm
+nn.functional.leaky_relu nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d
+nn.functional.max_pool2d nn.functional.mish nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize
+nn.functional.pad.constant nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.prelu
+nn.functional.relu nn.functional.relu6 nn.functional.rms_norm nn.functional.scaled_dot_product_attention
+nn.functional.selu nn.functional.silu nn.functional.smooth_l1_loss nn.functional.softmin nn.functional.softplus
+nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold ones ones_like outer
+permute positive pow prod rad2deg reciprocal remainder repeat repeat_interleave reshape reshape_as roll rot90 round
+rsqrt rsub scatter scatter_add scatter_reduce.sum scatter_reduce.amax select select_scatter sgn sigmoid sign signbit
+sin sinh slice slice_scatter softmax sort split split_with_sizes sqrt square squeeze squeeze.multiple stack std
+std_mean sub sum t take_along_dim tan tanh tensor_split tensordot tile topk trace transpose tril triu true_divide
+trunc unbind unflatten unsqueeze var var_mean vdot view view_as vsplit vstack where xlogy zeros zeros_like
 """.split()
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
-SAMPLES_MAX = int(os.environ.get("SX_SAMPLES", "12"))  # of one operator and type
+SAMPLES_MAX = int(os.environ.get("SX_SAMPLES", "2"))  # of one operator and type
 WORSE, UNITS = 8, 16
 
 
@@ -99,7 +99,17 @@ def difference(got, want, exact, arguments):
     unit = torch.finfo(want.dtype).eps * max(float(x[finite].abs().max()), min(largest(arguments), 1e4))
     allowed = max(WORSE * float((w - x)[finite].abs().max()), UNITS * unit)
     off = float((g - x)[finite].abs().max())
-    return None if off <= allowed else f"{off:.3g} off, allowed is {allowed:.3g} (PyTorch: {(w - x)[finite].abs().max():.3g})"
+    theirs = float((w - x)[finite].abs().max())
+    return None if off <= allowed else f"{off:.3g} off, allowed is {allowed:.3g} (PyTorch: {theirs:.3g})"
+
+
+def same_order(name, got, want, sample):
+    """Indices of a sort may name another of equal elements: those that they name are the same."""
+    x = sample.input
+    places = [a for a in sample.args if type(a) is int][1 if name == "topk" else 0:]  # of topk the count comes first
+    dim = sample.kwargs.get("dim", places[0] if places else -1)
+    got, want = (x.reshape(x.shape or (1,)).take_along_dim(i.reshape(i.shape or (1,)), dim) for i in (got, want))
+    return torch.equal(got.nan_to_num(7), want.nan_to_num(7))
 
 
 def tried(op, sample):
@@ -129,6 +139,9 @@ def tried(op, sample):
         return "wrong", f"{type(error).__name__}: {error}"
     for g, w, x in zip(tree_flatten(got)[0], tree_flatten(want)[0], tree_flatten(exact)[0]):
         why = difference(g, w, x, leaves)
+        if why is not None and op.name in ("sort", "topk") and w.dtype == torch.int64 and same_order(
+                op.name, g, w, sample):
+            why = None
         if why is not None:
             return "wrong", why
     return "right", ""
@@ -177,7 +190,7 @@ def main():
           f"{counts['wrong']} wrong, {counts['skipped']} that PyTorch refuses; {time.monotonic() - start:.0f} s")
     assert not wrong, f"{len(wrong)} samples are wrong"
     if not only:
-        assert len(right_names) >= 200 and counts["right"] >= 20 * counts["refused"]
+        assert len(right_names) >= 250 and counts["right"] >= 20 * counts["refused"]
 
 
 if __name__ == "__main__":

@@ -2,8 +2,8 @@
 """Counts what ctest wrote with --output-junit. usage: ctest_summary.py FILE
 
 First line: passed, failed and skipped. Then one line for each skipped test, "NAME: reason", and one for each
-that was skipped for another reason than a missing instruction set, CUDA toolkit or framework, which counts as failed. Exits
-1 where a test failed."""
+that was skipped for another reason than a missing instruction set, CUDA toolkit or framework, which counts as
+failed. Exits 1 where a test failed."""
 import sys
 import xml.etree.ElementTree
 

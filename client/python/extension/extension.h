@@ -23,7 +23,8 @@ typedef struct {
     PyObject *dtype_error, *shape_error; /* an argument of a wrong element type, of a wrong shape */
     PyObject *layout_error;              /* with gaps, read-only, on a GPU, overlapping */
     PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
-    /* Classes of arrays with DLPack's table of C functions, and that table; the latest takes the place of the oldest. */
+    /* Classes of arrays with DLPack's table of C functions, and that table; the latest one takes the place of the
+     * oldest. */
     PyObject *exchange_class[SXP_EXCHANGE_COUNT];
     const void *exchange[SXP_EXCHANGE_COUNT];
     uint32_t exchange_next;

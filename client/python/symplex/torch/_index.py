@@ -101,6 +101,11 @@ def _index(e: Emitter, out: Type, x: Value, indices: Sequence[Value | None]) -> 
 @handles("index_put", "_unsafe_index_put")
 def _index_put(e: Emitter, out: Type, x: Value, indices: Sequence[Value | None], values: Value,
                accumulate: bool = False, unsafe: bool = False) -> Value:
+    mask = indices[0]
+    if mask is not None and mask.dtype == "bool" and [len(indices), accumulate] == [1, False] and values.shape in (
+            (), (1,)):
+        which = e.reshape(mask, [*mask.shape, *([1] * (len(x.shape) - len(mask.shape)))])
+        return e.select(e.broadcast(which, x.shape), operand(e, e.reshape(values, ()), x.dtype, x.shape), x)
     rows = _Rows(e, x, indices)
     shape = [*rows.shape, *rows.rest]
     values = operand(e, values, x.dtype, [shape[d] for d in rows.order])

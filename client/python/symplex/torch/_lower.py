@@ -24,6 +24,11 @@ def hint(extent: Any) -> int:
     return int(extent.node.hint)
 
 
+def arguments_of(graph: fx.Graph) -> list[fx.Node]:
+    """What a graph is called with, and tensors that it has itself."""
+    return [n for n in graph.nodes if n.op not in ("call_function", "call_method", "call_module", "output")]
+
+
 def is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))
 
@@ -179,8 +184,7 @@ class _Lowering:
         self.inputs: list[Input] = []
         self.made: list[fx.Node] = []
         self.values: dict[fx.Node, Any] = {}
-        arguments = [n for n in graph.nodes if n.op in ("placeholder", "get_attr")]
-        self.place = {n: i for i, n in enumerate(arguments)}
+        self.place = {n: i for i, n in enumerate(arguments_of(graph))}
         (self.end,) = (n for n in graph.nodes if n.op == "output")
         self.graph = graph
 

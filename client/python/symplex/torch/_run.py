@@ -12,7 +12,7 @@ from symplex._compile import compile
 from symplex._errors import CompileError, InputError, LayoutError, LimitExceeded, Unimplemented
 from symplex._module import Module
 from symplex.torch._emit import Unsupported
-from symplex.torch._lower import Output, Program, is_symbolic, lower
+from symplex.torch._lower import Output, Program, arguments_of, is_symbolic, lower
 
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
@@ -88,7 +88,7 @@ class Part:
 
     def __init__(self, graph_module: fx.GraphModule, options: dict[str, Any]) -> None:
         self.graph, self.options = graph_module.graph, options
-        arguments = [n for n in self.graph.nodes if n.op in ("placeholder", "get_attr")]
+        arguments = arguments_of(self.graph)
         self.constants: list[tuple[int, torch.Tensor]] = []
         for i, node in enumerate(arguments):
             if node.op == "get_attr":
