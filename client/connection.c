@@ -44,6 +44,20 @@ sx_code sxc_default_socket(sx_ctx *cx, char path[SXC_PATH_MAX])
     return SX_OK;
 }
 
+sx_code sxc_socket_of(sx_ctx *cx, const char *given, char path[SXC_PATH_MAX])
+{
+    if (given == NULL) {
+        return sxc_default_socket(cx, path);
+    }
+    size_t length = strlen(given);
+    if (length >= SXC_PATH_MAX) {
+        return SX_FAIL(cx, SX_USAGE, "socket path of %zu bytes, at most %d", length,
+                       SXC_PATH_MAX - 1);
+    }
+    memcpy(path, given, length + 1);
+    return SX_OK;
+}
+
 /* ---- waiting ---- */
 
 static int64_t now_ms(void)

@@ -19,6 +19,8 @@ typedef struct sxc_connection sxc_connection;
 /* $SYMPLEX_SOCKET, else $XDG_RUNTIME_DIR/symplex/d.sock, else /tmp/symplex-UID/d.sock: where the daemon
  * listens by default. */
 sx_code sxc_default_socket(sx_ctx *cx, char path[SXC_PATH_MAX]);
+/* The same, unless `given` names one. */
+sx_code sxc_socket_of(sx_ctx *cx, const char *given, char path[SXC_PATH_MAX]);
 
 void sxc_disconnect(SX_TAKE sxc_connection *connection); /* NULL is allowed */
 /* SX_NODAEMON: nothing listens, or what listens does not say hello within `timeout_ms`; names the path.

@@ -154,19 +154,13 @@ const char *symplex_client_error(const symplex_client *client)
 
 static sx_code open_client(sx_ctx *cx, const symplex_options *options, symplex_client *client)
 {
-    const char *socket = options->socket;
     client->options = *options;
     client->options.socket = NULL;
     if ((unsigned)options->daemon > SYMPLEX_DAEMON_NEVER) {
         return SX_FAIL(cx, SX_USAGE, "daemon mode %d, known are 0 to %d", (int)options->daemon,
                        SYMPLEX_DAEMON_NEVER);
     }
-    if (socket == NULL) {
-        SX_TRY(sxc_default_socket(cx, client->socket));
-    } else if (snprintf(client->socket, SXC_PATH_MAX, "%s", socket) >= SXC_PATH_MAX) {
-        return SX_FAIL(cx, SX_USAGE, "socket path of %zu bytes, at most %d", strlen(socket),
-                       SXC_PATH_MAX - 1);
-    }
+    SX_TRY(sxc_socket_of(cx, options->socket, client->socket));
     if (options->daemon != SYMPLEX_DAEMON_ONLY) {
         return SX_OK;
     }

@@ -435,6 +435,57 @@ SYMPLEX_API symplex_code symplex_module_state_write(symplex_module *module, size
  *   errors   SYMPLEX_USAGE no module */
 SYMPLEX_API symplex_code symplex_module_state_reset(symplex_module *module, symplex_error *error);
 
+/* ---- store: bytes that the daemon keeps for other caches ----
+ *
+ * A framework that compiles on its own keeps what it made with the daemon, by the name of its cache and a name within
+ * it: shared by all processes of the user and by restarts, checked, with a limit in size. With a lease one process
+ * makes what is missing while the others wait:
+ *
+ *     code = symplex_store_get(store, "mine", key, size, 600000, 300000, &bytes, &length, &found, &error);
+ *     if (code == SYMPLEX_ABSENT) {
+ *         ... make it ...
+ *         symplex_store_put(store, "mine", key, size, made, length, cost_us, &error);      or symplex_store_release
+ *     }
+ *
+ * What comes out is what any process of the user put in: believe it as you believe them. */
+typedef struct symplex_store symplex_store;
+
+/* A connection that lasts as long as the store, to which its leases belong; the daemon passes them on when it is
+ * closed, or the process ends. When the daemon was started again, the next call connects again. In a child after fork
+ * a store has no leases and makes a connection of its own. Of the options `socket`, `stop` and `self` count, and
+ * `stop` ends a get that waits.
+ *   errors   SYMPLEX_NODAEMON nobody, or something else; SYMPLEX_DENIED a stranger, as in symplex_open */
+SYMPLEX_API symplex_code symplex_store_open(const symplex_options *options, symplex_store **store,
+                                            symplex_error *error);
+SYMPLEX_API void symplex_store_close(symplex_store *store); /* NULL is allowed */
+
+typedef struct {
+    /* It is absent, and the caller is to make it: the number of the lease; 0: no lease. */
+    uint64_t lease;
+    int held;           /* 1: it is absent, and another process is still making it */
+    uint64_t waited_ms; /* for the process that makes it */
+    uint64_t cost_us;   /* what making it took */
+} symplex_found;
+/* The bytes of an artefact: *bytes of *size (symplex_free). `cache` is 1 to 32 of a-z, 0-9, '.', '_' and '-'; `name` 1
+ * to 4096 bytes. `claim_ms` other than 0, at most an hour: if it is absent and nobody makes it, the caller gets a lease
+ * for so long. `wait_ms`: how long to wait if another process has the lease; a lease that ends without a value goes to
+ * one that waits. No wait closes a circle of processes. `found` may be NULL, if `claim_ms` is 0.
+ *   errors   SYMPLEX_ABSENT not there, see `found`; SYMPLEX_CANCELLED by `stop`; SYMPLEX_NODAEMON; SYMPLEX_DENIED;
+ *            SYMPLEX_INPUT, SYMPLEX_LIMIT a name or a time; SYMPLEX_UNIMPLEMENTED an older daemon */
+SYMPLEX_API symplex_code symplex_store_get(symplex_store *store, const char *cache,
+                                           const void *name, size_t name_size, uint64_t claim_ms,
+                                           uint64_t wait_ms, void **bytes, size_t *size,
+                                           symplex_found *found, symplex_error *error);
+/* Keeps the bytes, in place of what was there; who waits for them gets them, and the lease ends. `cost_us` is what
+ * making them took: of two artefacts alike the dearer one is kept longer. At most 64 MiB less 64 KiB.
+ *   errors   as above; SYMPLEX_LIMIT too many bytes */
+SYMPLEX_API symplex_code symplex_store_put(symplex_store *store, const char *cache,
+                                           const void *name, size_t name_size, const void *bytes,
+                                           size_t size, uint64_t cost_us, symplex_error *error);
+/* Gives a lease back without a value: one that waits makes it instead. Not an error if it had ended. */
+SYMPLEX_API symplex_code symplex_store_release(symplex_store *store, uint64_t lease,
+                                               symplex_error *error);
+
 #ifdef __cplusplus
 }
 #endif

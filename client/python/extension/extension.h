@@ -79,6 +79,10 @@ void sxp_array_release(sxp_array *array); /* also of a zero struct */
 
 extern PyType_Spec sxp_module_spec;
 
+/* ---- the type symplex._c.Store ---- */
+
+extern PyType_Spec sxp_store_spec;
+
 /* ---- compiling ---- */
 
 /* (what, path, text, target, [(name, value)], [(name, low, high)], flags, rules, objective, daemon, socket, message,

@@ -76,18 +76,22 @@ static int take_errors(sxp_state *state)
                : -1;
 }
 
+static int add_type(PyObject *module, const char *name, PyType_Spec *spec)
+{
+    PyObject *type = PyType_FromModuleAndSpec(module, spec, NULL);
+    int added = type != NULL ? PyModule_AddObjectRef(module, name, type) : -1;
+    Py_XDECREF(type);
+    return added;
+}
+
 static int begin(PyObject *module)
 {
     sxp_state *state = PyModule_GetState(module);
     if (take_errors(state) != 0) {
         return -1;
     }
-    PyObject *type = PyType_FromModuleAndSpec(module, &sxp_module_spec, NULL);
-    if (type == NULL) {
-        return -1;
-    }
-    int added = PyModule_AddObjectRef(module, "Module", type);
-    Py_DECREF(type);
+    int added = add_type(module, "Module", &sxp_module_spec);
+    added = added == 0 ? add_type(module, "Store", &sxp_store_spec) : added;
     return added == 0 ? PyModule_AddStringConstant(module, "version", symplex_version()) : added;
 }
 

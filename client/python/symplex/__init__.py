@@ -9,6 +9,7 @@
     print(symplex.explain(f))            # what was compiled, why, and what it took
     f = symplex.jax.jit(jax_function)    # instead of jax.jit
     f = torch.compile(model, backend="symplex")          # with the wheel installed, or after import symplex.torch
+    symplex.caches.install()             # the caches of PyTorch, Triton and JAX at the daemon
 
 `python -m symplex doctor` says what works here.
 """
@@ -46,6 +47,6 @@ def __getattr__(name: str) -> Any:
     """Tracing needs NumPy, symplex.jax JAX, and symplex.torch PyTorch; the rest of the package does not."""
     if name in _TRACING:
         return getattr(importlib.import_module(f"symplex.{_TRACING[name]}"), name)
-    if name in ("jax", "numpy", "random", "torch"):
+    if name in ("caches", "jax", "numpy", "random", "torch"):
         return importlib.import_module(f"symplex.{name}")
     raise AttributeError(f"module 'symplex' has no attribute '{name}'")
