@@ -271,7 +271,7 @@ def test_cache_methods():
         assert client.call("cache.verify") == {"checked": 5, "bad": 0, "orphans": 0, "pages_bad": 0}
         assert client.call("cache.evict", {"key": keys[0]})["entries"] == 1
         refused(lambda: client.call("cache.show", {"key": keys[0]}), "ABSENT")
-        refused(lambda: client.call("cache.evict", {}), "INPUT", "either key or all")
+        refused(lambda: client.call("cache.evict", {}), "INPUT", "either key, or cache, or all")
         refused(lambda: client.call("cache.list", {"limit": 0}), "INPUT")
         assert client.call("cache.evict", {"all": True})["entries"] == 4
         assert client.compile("echo 1")["tier"] == "none"

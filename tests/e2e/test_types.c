@@ -180,7 +180,7 @@ START_TEST(test_embedding)
 }
 END_TEST
 
-/* Positions in a product of 64 bits, whose upper halves are nothing: known of each lane of a short row, and of a loop. */
+/* Positions in a product of 64 bits, whose upper halves are nothing: of each lane of a short row, and of a loop. */
 START_TEST(test_positions)
 {
     static const int extents[] = {5, 64, 1000};
