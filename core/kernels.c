@@ -38,6 +38,7 @@ struct sx_pipe_made {
     uint32_t rows_input; /* the input, which it reads */
     uint32_t rows_count; /* so many times, */
     sx_type rows_result; /* and what it gives */
+    sx_pipe_pieces pieces;
 };
 
 /* Makes machine code of code that is text, where the request names an assembler. */
@@ -404,6 +405,10 @@ sx_code sx_pipe_judge(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     sx_judge_facts facts = sx_judge_facts_of(schedule, a->kind);
     if (has_slices_apart(schedule)) {
         return judge_slices(cx, pipe, s, schedule, kernel, verdict);
+    }
+    if (a->statistic != NULL) {
+        return sx_judge_pieces(pipe->judge, a->fused, a->statistic, s->type, s->count, &facts,
+                               kernel, verdict);
     }
     if (s->join != NULL) {
         const sx_attr *member[SX_FUSED_RESULTS_MAX];
@@ -828,6 +833,7 @@ static sx_code launch_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_made *made,
                             const sx_pipe_subject *s, uint32_t result)
 {
     SX_TRY(copy_rows_again(cx, pipe, made, s));
+    SX_TRY(sx_pipe_make_pieces_again(cx, pipe, &made->pieces, s));
     if (made->pack != UINT32_MAX) {
         uint32_t packed;
         SX_TRY(
@@ -884,9 +890,10 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx
     }
     SX_TRY(sx_pipe_lift(cx, pipe, s, node, fused));
     SX_TRY(sx_analysis_make(cx, fused, s->type, s->count, a));
+    sx_kernel_kind kernel_kind = a->kind; /* that of the node, also where pieces come before it */
     SX_TRY(copy_rows(cx, pipe, s, type, a));
+    SX_TRY(sx_pipe_make_pieces(cx, pipe, s, type, a, &s->made->pieces));
     s->analysis = a;
-    sx_kernel_kind kernel_kind = a->kind;
     s->kind = kind[kernel_kind];
     (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
     SX_TRY(pipe->steady == NULL ? SX_OK : sx_pipe_analyse_probes(cx, pipe, s));
@@ -900,8 +907,11 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t result
     const sx_node *node = sx_graph_node(pipe->graph, id);
     sx_type type[SX_INPUTS_MAX];
     uint32_t tensor[SX_INPUTS_MAX + 1];
-    sx_pipe_made made = {
-        .node = id.i, .pack = UINT32_MAX, .pack_other = UINT32_MAX, .rows = UINT32_MAX};
+    sx_pipe_made made = {.node = id.i,
+                         .pack = UINT32_MAX,
+                         .pack_other = UINT32_MAX,
+                         .rows = UINT32_MAX,
+                         .pieces = {.kernel = UINT32_MAX}};
     sx_pipe_subject s = {
         .type = type, .tensor = tensor, .count = node->input_count, .node = id.i, .made = &made};
     for (uint32_t k = 0; k < node->input_count; k++) {

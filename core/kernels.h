@@ -2,6 +2,7 @@
 #ifndef SX_CORE_KERNELS_H
 #define SX_CORE_KERNELS_H
 #include "core/fuse/fuse.h"
+#include "core/kernel/online_pieces.h"
 #include "core/pipeline.h"
 #include "core/search/search.h"
 
@@ -79,6 +80,22 @@ bool sx_pipe_packs(const sx_schedule *schedule);
 /* The fused node that is compiled, of an operation of pipe->graph. */
 sx_code sx_pipe_lift(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, const sx_node *node,
                      sx_attr *fused);
+
+/* pieces.c: what is noted of an online sum in pieces of keys, for nodes like it. */
+typedef struct {
+    uint32_t kernel; /* that makes the sums of the pieces, or UINT32_MAX: there is none */
+    /* Which inputs of the node it reads, as sx_online_pieces says, and its results. */
+    uint32_t argument[SX_FUSED_ARGS_MAX], count;
+    sx_type result[SX_PIECE_RESULTS];
+} sx_pipe_pieces;
+/* Few queries and many keys: the launch that makes sums of pieces of the keys; then the subject and *analysis are those
+ * of the node that puts them together, which reads these sums in place of values, and statistics in place of keys. Other
+ * nodes stay as they are. */
+sx_code sx_pipe_make_pieces(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type *type,
+                            sx_analysis *analysis, sx_pipe_pieces *made);
+/* Its launch for another node, if there is one. */
+sx_code sx_pipe_make_pieces_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_pieces *made,
+                                  const sx_pipe_subject *s);
 
 /* probes.c, for variants that serve an interval. The subject at each probe. */
 sx_code sx_pipe_analyse_probes(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s);

@@ -480,7 +480,8 @@ static sx_code check_code(sx_ctx *cx, const sx_module *module, uint64_t index)
     return SX_OK;
 }
 
-/* A kernel with several results names a node for each; they are different ones. */
+/* A kernel with several results names a node for each, different ones; what it prepares for another launch is no node's
+ * result. */
 static sx_code check_nodes(sx_ctx *cx, const sx_module_kernel *kernel, uint64_t index)
 {
     if (kernel->result_count > SX_MODULE_RESULTS_MAX || kernel->zero != 0) {
@@ -488,7 +489,7 @@ static sx_code check_nodes(sx_ctx *cx, const sx_module_kernel *kernel, uint64_t 
                    SX_MODULE_RESULTS_MAX);
     }
     for (uint32_t k = 0; k + 1 < SX_MODULE_RESULTS_MAX; k++) {
-        bool there = k + 1 < kernel->result_count;
+        bool there = k + 1 < kernel->result_count && kernel->kind != SX_MODULE_PACK;
         bool again = there && kernel->other[k] == kernel->node;
         for (uint32_t j = 0; j < k && there; j++) {
             again = again || kernel->other[j] == kernel->other[k];

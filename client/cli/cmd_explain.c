@@ -171,6 +171,12 @@ static void put_if_any(sx_buf *out, const char *label, sx_span text)
     }
 }
 
+/* Results of what is prepared for another launch are those of no node. */
+static uint32_t nodes_of(const sx_module_kernel *kernel)
+{
+    return kernel->kind == SX_MODULE_PACK ? 1 : kernel->result_count;
+}
+
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estimate *e, sx_buf *out)
 {
     sxc_table table;
@@ -199,9 +205,9 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estima
         const sx_module_kernel *kernel = &module->kernel[i];
         sx_buf_print(out, "\nkernel %llu", (unsigned long long)i);
         if (kernel->node != SX_MODULE_NONE) { /* else a copy, or of a body */
-            sx_buf_print(out, ", node%s %%%u", kernel->result_count > 1 ? "s" : "", kernel->node);
+            sx_buf_print(out, ", node%s %%%u", nodes_of(kernel) > 1 ? "s" : "", kernel->node);
         }
-        for (uint32_t k = 1; k < kernel->result_count; k++) {
+        for (uint32_t k = 1; k < nodes_of(kernel); k++) {
             sx_buf_print(out, " %%%u", kernel->other[k - 1]);
         }
         sx_buf_put_u8(out, '\n');
@@ -244,7 +250,7 @@ static void json_kernel(const sx_module *module, uint64_t index, sx_buf *json)
     sxc_json_int(json, "node", kernel->node);
     sxc_json_open(json, "nodes", '[');
     sxc_json_int(json, NULL, kernel->node);
-    for (uint32_t k = 1; k < kernel->result_count; k++) {
+    for (uint32_t k = 1; k < nodes_of(kernel); k++) {
         sxc_json_int(json, NULL, kernel->other[k - 1]);
     }
     sxc_json_close(json, ']');

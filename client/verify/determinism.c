@@ -54,8 +54,9 @@ static void describe_row(const sx_analysis *a, const char *rounding, char *text,
                    length, pieces, SX_ROW_BYTES / (int)a->lane_bytes, rounding);
 }
 
+/* `pieces`: of how many keys, where an online sum is made in pieces; else 0. */
 static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target *target,
-                     char *text, size_t size)
+                     int64_t pieces, char *text, size_t size)
 {
     sx_block_tiles tiles;
     sx_online_blocks online;
@@ -87,6 +88,13 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
         return;
     case SX_KERNEL_ROW: describe_row(a, rounding, text, size); return;
     case SX_KERNEL_ONLINE:
+        if (pieces != 0) {
+            (void)snprintf(text, size,
+                           "%lld keys in pieces of %lld, weighted by the sums of their weights "
+                           "and added in ascending order (%s)",
+                           k, (long long)pieces, rounding);
+            return;
+        }
         if (sx_online_blocks_of(s, &online)) {
             (void)snprintf(
                 text, size,
@@ -279,7 +287,8 @@ static sx_code try_result(sxv_verifier *v, visitor *me, const sx_module_launch *
     SX_TRY(a != NULL ? SX_OK : v->cx->error.code);
     SX_TRY(sx_analysis_make(v->cx, made->fused, made->type, made->input_count, a));
     SX_TRY(made->alone ? schedule_of(v, kernel, &schedule) : own_schedule(v, &s, a, &schedule));
-    describe(a, &schedule, s.target, me->row->plan, sizeof(me->row->plan));
+    describe(a, &schedule, s.target, sx_search_piece(a, s.device), me->row->plan,
+             sizeof(me->row->plan));
     if (a->kind == SX_KERNEL_DOT) {
         uint32_t place =
             v->module->tensor[sxv_unpacked(v->module, v->module->arg[launch->arg_first + a->rhs])]
@@ -393,7 +402,10 @@ static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
     bool moves = kernel->kind == SX_MODULE_PACK || kernel->kind == SX_MODULE_COPY;
     const uint32_t *arg = v->module->arg + launch->arg_first;
     bool sums = kernel->kind == SX_MODULE_PACK && launch->arg_count == 3 && arg[0] != arg[1];
-    if (sums) {
+    if (kernel->kind == SX_MODULE_PACK && kernel->result_count > 1) {
+        (void)snprintf(me->row->plan, sizeof(me->row->plan),
+                       "sums of pieces of keys, for the kernel behind, which is tried with them");
+    } else if (sums) {
         (void)snprintf(me->row->plan, sizeof(me->row->plan),
                        "sums of slices, for the kernel behind, which is tried with them");
     } else if (moves) {

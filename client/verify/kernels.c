@@ -71,15 +71,19 @@ static double relative(const comparison *c)
 
 /* ---- sampling ---- */
 
-/* The launch that packs into a tensor, or NULL. */
-static const sx_module_launch *packing_of(const sx_module *module, uint32_t tensor)
+/* The launch that packs into a tensor, or NULL; *result is which of its results the tensor is. */
+static const sx_module_launch *packing_of(const sx_module *module, uint32_t tensor,
+                                          uint32_t *result)
 {
     for (uint64_t i = 0; i < module->launch_count; i++) {
         const sx_module_launch *launch = &module->launch[i];
         const sx_module_kernel *kernel = sx_module_kernel_of(module, i);
-        if (kernel != NULL && kernel->kind == SX_MODULE_PACK &&
-            module->arg[launch->arg_first + launch->arg_count - 1] == tensor) {
-            return launch;
+        uint32_t results = kernel != NULL ? kernel->result_count : 0;
+        uint32_t first = launch->arg_first + launch->arg_count - results;
+        for (*result = 0; *result < results && kernel->kind == SX_MODULE_PACK; (*result)++) {
+            if (module->arg[first + *result] == tensor) {
+                return launch;
+            }
         }
     }
     return NULL;
@@ -87,12 +91,13 @@ static const sx_module_launch *packing_of(const sx_module *module, uint32_t tens
 
 uint32_t sxv_unpacked(const sx_module *module, uint32_t tensor)
 {
+    uint32_t result;
     for (uint64_t i = 0; i < module->launch_count; i++) { /* rows apart, then sums of slices */
-        const sx_module_launch *packing = packing_of(module, tensor);
+        const sx_module_launch *packing = packing_of(module, tensor, &result);
         if (packing == NULL) {
             break;
         }
-        tensor = module->arg[packing->arg_first];
+        tensor = module->arg[packing->arg_first + result];
     }
     return tensor;
 }
@@ -414,13 +419,18 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index, const subject *s, ui
     return SX_OK;
 }
 
-/* Attention by blocks of threads rounds its weights to the type of its values, which is that of its result: it may be
- * as many units of the type off as an output may. */
+/* Attention by blocks of threads, of all keys or of pieces that the kernel puts together, rounds its weights to the type
+ * of its values, which is that of its result: it may be as many units of the type off as an output may. */
 #define WEIGHT_UNITS 4
-static double tolerance_of(const sx_module *module, const sx_module_kernel *kernel, sx_dtype dtype)
+static double tolerance_of(const sx_module *module, const sx_module_launch *launch, sx_dtype dtype)
 {
+    const sx_module_kernel *kernel = &module->kernel[launch->kernel];
     SX_ASSERT(kernel->part_count > 0);
     bool blocks = module->part[kernel->part_first].threads > 0;
+    for (uint32_t a = 0; a + kernel->result_count < launch->arg_count; a++) {
+        uint32_t tensor = module->arg[launch->arg_first + a];
+        blocks = blocks || sxv_unpacked(module, tensor) != tensor;
+    }
     bool rounds = kernel->kind == SX_MODULE_ONLINE && blocks;
     return SXR_KERNEL_TOLERANCE + (rounds ? WEIGHT_UNITS * sxv_unit(dtype) : 0);
 }
@@ -501,7 +511,7 @@ static sx_code judge(sxv_verifier *v, const sx_module_kernel *kernel, const sxr_
         int64_t row = rows ? node->type.dim[node->type.rank - 1].scale : 1;
         SX_TRY(compare_stored(v, s, row, &c));
     }
-    double tolerance = tolerance_of(v->module, kernel, node->type.dtype);
+    double tolerance = tolerance_of(v->module, s->launch, node->type.dtype);
     if (!(relative(&c) <= tolerance)) {
         char result[RESULT_TEXT];
         print_result(s, result);

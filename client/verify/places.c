@@ -313,7 +313,13 @@ static uint32_t source_of(const sxv_verifier *v, uint32_t tensor)
     if (kernel == NULL || kernel->kind != SX_MODULE_PACK) {
         return SX_MODULE_NONE;
     }
-    uint32_t source = v->module->arg[v->module->launch[maker].arg_first];
+    const sx_module_launch *launch = &v->module->launch[maker];
+    const uint32_t *arg = &v->module->arg[launch->arg_first];
+    uint32_t result = 0; /* each stands for one of the first arguments */
+    while (arg[launch->arg_count - kernel->result_count + result] != tensor) {
+        result++;
+    }
+    uint32_t source = arg[result];
     return v->places.maker[source] != SX_MODULE_NONE ? source : SX_MODULE_NONE;
 }
 

@@ -7,6 +7,7 @@
 #include "client/verify/moved.h"
 #include "core/search/search.h"
 #include "core/kernel/online_blocks.h"
+#include "core/kernel/online_pieces.h"
 
 #define BLOB_MAX ((size_t)64 << 20)
 #define CHUNKS 7u    /* in which the points of a grid are run */
@@ -238,6 +239,85 @@ static sx_code run_kernel(sx_ctx *cx, const sx_target *target, const sx_kernel *
     return status;
 }
 
+/* ---- pieces of keys ---- */
+
+/* The kernel of a node under the schedule, if it is one of online sums by blocks as `blocks` says; else under the first
+ * one that is found and can be had. */
+static sx_code lower_either(sx_ctx *cx, const sxv_subject *s, const sx_analysis *a, bool blocks,
+                            const sx_schedule *schedule, sx_kernel **kernel)
+{
+    sx_search_result search;
+    sx_online_blocks form;
+    sx_lowering what = {
+        .kind = SX_LOWER_FUSED, .name = "trial", .schedule = schedule, .analysis = a};
+    if (schedule != NULL && sx_online_blocks_of(schedule, &form) == blocks) {
+        return sx_target_lower(cx, s->target, &what, kernel);
+    }
+    SX_TRY(sx_search_kernel(cx, a, s->device, false, SX_SEARCH_KEEP, &search));
+    for (uint32_t c = 0; c < search.best_count; c++) {
+        what.schedule = &search.best[c].schedule;
+        sx_code code = sx_target_lower(cx, s->target, &what, kernel);
+        if (code != SX_LIMIT && code != SX_UNIMPLEMENTED) {
+            return code;
+        }
+        sx_ctx_reset_error(cx);
+    }
+    return SX_FAIL(cx, SX_COMPILE, "none of %u candidates is usable", search.best_count);
+}
+
+/* Both launches of an online sum in pieces of keys. The schedule is that of one of them. */
+typedef struct {
+    sx_online_pieces nodes;
+    sx_kernel *sums, *combine;
+} launches;
+
+static sx_code lower_pieces(sx_ctx *cx, const sxv_subject *s, const piece *p, int64_t keys,
+                            const sx_schedule *schedule, launches **both)
+{
+    launches *l = *both = SX_NEW(cx, launches);
+    if (l == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_online_pieces_make(cx, &p->analysis, keys, &l->nodes));
+    SX_TRY(lower_either(cx, s, &l->nodes.partial_analysis, true, schedule, &l->sums));
+    return lower_either(cx, s, &l->nodes.combine_analysis, false, schedule, &l->combine);
+}
+
+/* As run_piece. */
+static sx_code run_pieces(sx_ctx *cx, const sxv_subject *s, const piece *p, int64_t keys,
+                          const sx_schedule *schedule, uint64_t order, uint64_t *numerics,
+                          uint8_t **bits, uint64_t *instructions)
+{
+    launches *l;
+    void *sums[SX_LOOP_BUFFERS_MAX] = {NULL}, *buffer[SX_LOOP_BUFFERS_MAX] = {NULL};
+    SX_TRY(lower_pieces(cx, s, p, keys, schedule, &l));
+    uint32_t count = l->nodes.argument_count;
+    for (uint32_t k = 0; k < count; k++) {
+        sums[k] = (void *)(uintptr_t)p->argument[l->nodes.argument[k]];
+    }
+    for (uint32_t k = 0; k < SX_PIECE_RESULTS; k++) {
+        sums[count + k] = sx_alloc(cx, (size_t)l->sums->buffer[count + k].size);
+        if (sums[count + k] == NULL) {
+            return cx->error.code;
+        }
+    }
+    SX_TRY(run_kernel(cx, s->target, l->sums, sums, order, instructions));
+    for (uint32_t k = 0; k < s->input_count; k++) {
+        buffer[k] = (void *)(uintptr_t)p->argument[k];
+    }
+    buffer[p->analysis.value] = sums[count + SX_PIECE_SUM];
+    buffer[p->analysis.rhs] = sums[count + SX_PIECE_STATISTIC];
+    size_t size = (size_t)l->combine->buffer[s->input_count].size;
+    *bits = sx_alloc(cx, size);
+    if (*bits == NULL) {
+        return cx->error.code;
+    }
+    memset(*bits, 0x5a, size);
+    buffer[s->input_count] = *bits;
+    *numerics = l->combine->numerics;
+    return run_kernel(cx, s->target, l->combine, buffer, order, instructions);
+}
+
 /* The elements of a box under a schedule, in cx's arena; panels are packed by the kernel that does so. */
 static sx_code run_piece(sx_ctx *cx, const sxv_subject *s, const piece *p,
                          const sx_schedule *schedule, uint64_t order, uint64_t *numerics,
@@ -245,6 +325,10 @@ static sx_code run_piece(sx_ctx *cx, const sxv_subject *s, const piece *p,
 {
     sx_kernel *kernel, *pack;
     void *buffer[SX_LOOP_BUFFERS_MAX] = {NULL};
+    int64_t keys = sx_search_piece(&p->analysis, s->device);
+    if (keys != 0) {
+        return run_pieces(cx, s, p, keys, schedule, order, numerics, bits, instructions);
+    }
     SX_TRY(lower(cx, s, p, schedule, SX_LOWER_FUSED, &kernel));
     *numerics = kernel->numerics;
     for (uint32_t k = 0; k < s->input_count; k++) {
@@ -314,6 +398,13 @@ sx_code sxv_numerics_of(sx_ctx *cx, const sxv_subject *s, const sx_schedule *sch
         return cx->error.code;
     }
     SX_TRY(make_piece(cx, s, &whole, p));
+    int64_t keys = sx_search_piece(&p->analysis, s->device);
+    if (keys != 0) {
+        launches *both;
+        SX_TRY(lower_pieces(cx, s, p, keys, schedule, &both));
+        *numerics = both->combine->numerics;
+        return SX_OK;
+    }
     SX_TRY(lower(cx, s, p, schedule, SX_LOWER_FUSED, &kernel));
     *numerics = kernel->numerics;
     return SX_OK;

@@ -708,10 +708,9 @@ static bool stores_apart(const block *b, const sx_addr *a, int64_t width)
 
 /* Each element's program sees its own registers and the inputs alone, and stores one element, in a place that is no
  * other one's. Threads run it side by side, so exchanges between lanes would mix elements. */
-static bool check_map(const block *b)
+static bool check_map(const block *b, const sx_part *map)
 {
     const sx_kernel *kernel = b->kernel;
-    const sx_part *map = &b->t->map;
     uint32_t stores = 0;
     for (uint32_t i = 0; i < map->item_count; i++) {
         const sx_item *item = &map->item[i];
@@ -755,7 +754,8 @@ static sx_code prove_part(const block *b)
     crew warps = {0};
     bool engine = b->t->by_engine;
     bool ok = check_grid(b) && check_slices(b) && check_view(b, SX_TILE_LEFT) &&
-              check_view(b, SX_TILE_RIGHT) && check_shared(b) && check_engine(b) && check_map(b);
+              check_view(b, SX_TILE_RIGHT) && check_shared(b) && check_engine(b) &&
+              check_map(b, &b->t->map);
     for (uint32_t k = 0; k < 2 && ok; k++) {
         ok = engine ? sx_prove_boxes(b->j, b->t, k) : check_copies(b, k);
     }
@@ -865,6 +865,16 @@ static sx_code check_products(const block *b, uint32_t warps)
     return b->j->cx->error.code;
 }
 
+/* The program of each row, beside that of each element: one store a row, whoever of its threads makes it. */
+static bool check_statistic(const block *b)
+{
+    sx_tile rows = *b->t;
+    const block stored = {b->j, b->g, b->kernel, b->part, &rows};
+    rows.rows = b->t->online->query->rows;
+    rows.columns = 1;
+    return b->t->online->statistic == NULL || check_map(&stored, b->t->online->statistic);
+}
+
 static sx_code prove_online(const block *b)
 {
     const sx_tile *t = b->t;
@@ -877,7 +887,7 @@ static sx_code prove_online(const block *b)
               check_view(b, SX_TILE_LEFT) && check_view(b, SX_TILE_RIGHT) && check_shared(b) &&
               check_slot(&query, SX_TILE_LEFT) && check_query_slot(b) &&
               check_copies(&query, SX_TILE_LEFT) && check_copies(b, SX_TILE_LEFT) &&
-              check_copies(b, SX_TILE_RIGHT) && check_map(&stored) &&
+              check_copies(b, SX_TILE_RIGHT) && check_map(&stored, &t->map) && check_statistic(b) &&
               check_reads(b, &t->online->scores[0]) && check_reads(b, &t->online->scores[1]) &&
               check_reads(b, &t->online->power);
     if (ok) {

@@ -26,6 +26,8 @@ typedef struct {
     /* Of an online sum: how many keys a block has; and whether weights are rounded to the type of the values. */
     int64_t keys;
     bool rounds;
+    /* It is the second result of a sum of pieces: weights that no values meet are rounded, too. */
+    bool statistic;
 } sx_judge_facts;
 typedef struct {
     bool proven;
@@ -50,6 +52,11 @@ sx_code sx_judge_kernel(sx_judge *judge, const sx_attr *fused, const sx_type *in
 sx_code sx_judge_results(sx_judge *judge, const sx_attr *const *fused, uint32_t count,
                          const sx_type *input, uint32_t input_count, const sx_kernel *kernel,
                          sx_verdict *verdict);
+/* An online sum of pieces of keys (core/kernel/online_pieces.h), whose second result is the value of `statistic`, a node
+ * over the same arguments. */
+sx_code sx_judge_pieces(sx_judge *judge, const sx_attr *fused, const sx_attr *statistic,
+                        const sx_type *input, uint32_t input_count, const sx_judge_facts *facts,
+                        const sx_kernel *kernel, sx_verdict *verdict);
 /* Is each element of the argument read, by whatever result is made of it, before the same element of the result is
  * stored? `argument` and `result` are buffers of the kernel of which sx_judge_results has said `once`, with elements of
  * one size. Then the result may lie over the argument, also where other results are made of it (over.c). */

@@ -448,7 +448,7 @@ static void add_blocks(const sx_kernel *kernel, sx_verdict *verdict)
     }
 }
 
-/* A kernel and the nodes that its results are: all over the same arguments. */
+/* A kernel and the nodes that its results are: all over the same arguments. `facts` are of each result. */
 typedef struct {
     const sx_attr *const *fused;
     uint32_t count;
@@ -468,7 +468,7 @@ static sx_code judge_elements(sx_judge *j, const claim *c, uint32_t result, cons
     SX_ASSERT(inputs <= SX_FUSED_ARGS_MAX && c->count <= SX_FUSED_RESULTS_MAX);
     SX_TRY(sx_prove_begin(j, kernel, verdict));
     SX_TRY(sx_prove_blocks(j, blocks));
-    SX_TRY(sx_reference_begin(j->cx, r, g, c->fused[result], c->input, inputs, c->facts));
+    SX_TRY(sx_reference_begin(j->cx, r, g, c->fused[result], c->input, inputs, &c->facts[result]));
     int64_t size[SX_FUSED_ARGS_MAX + SX_FUSED_RESULTS_MAX];
     for (uint32_t a = 0; a < inputs; a++) {
         int64_t stride[SX_RANK_MAX];
@@ -534,14 +534,31 @@ sx_code sx_judge_results(sx_judge *j, const sx_attr *const *fused, uint32_t coun
                          const sx_type *input, uint32_t input_count, const sx_kernel *kernel,
                          sx_verdict *verdict)
 {
-    const sx_judge_facts nothing = {0};
-    const claim c = {fused, count, input, input_count, &nothing};
+    const sx_judge_facts nothing[SX_FUSED_RESULTS_MAX] = {{0}};
+    const claim c = {fused, count, input, input_count, nothing};
     SX_ASSERT(count > 0 && count <= SX_FUSED_RESULTS_MAX);
     SX_TRY(judge_claim(j, &c, kernel, verdict));
     if (verdict->proven && count > 1) {
         sx_verdict last = *verdict;
         (void)snprintf(verdict->text, sizeof(verdict->text), "each of %u results, the last: %.200s",
                        count, strchr(last.text, ':') + 2);
+    }
+    return SX_OK;
+}
+
+sx_code sx_judge_pieces(sx_judge *j, const sx_attr *fused, const sx_attr *statistic,
+                        const sx_type *input, uint32_t input_count, const sx_judge_facts *facts,
+                        const sx_kernel *kernel, sx_verdict *verdict)
+{
+    const sx_attr *const node[] = {fused, statistic};
+    sx_judge_facts of[] = {*facts, *facts};
+    of[1].statistic = true;
+    const claim c = {node, SX_COUNT(node), input, input_count, of};
+    SX_TRY(judge_claim(j, &c, kernel, verdict));
+    if (verdict->proven) {
+        sx_verdict last = *verdict;
+        (void)snprintf(verdict->text, sizeof(verdict->text), "sums, and statistics: %.200s",
+                       strchr(last.text, ':') + 2);
     }
     return SX_OK;
 }

@@ -50,14 +50,20 @@ static uint32_t keys_of(sx_reference *r)
     return keys;
 }
 
-/* The weight as it is summed: where the plan says so, a number of the type of the values. */
+/* The weight as it is summed: where the plan says so, a number of the type of the values. Where there are none, only sums
+ * of weights, that is the type of what scores are made of. */
 static uint32_t summed(sx_reference *r, uint32_t weight, uint32_t value)
 {
-    if (!r->facts.rounds || value == UINT32_MAX) {
+    uint32_t typed = value;
+    for (uint32_t i = 0; i < r->body->instr_count && typed == UINT32_MAX; i++) {
+        const sx_instr *in = &r->body->instr[i];
+        typed = in->kind == SX_BODY_DOT && r->facts.statistic ? in->x : typed;
+    }
+    if (!r->facts.rounds || typed == UINT32_MAX) {
         return weight;
     }
     const uint32_t operand[3] = {weight, 0, 0};
-    sx_loop_step step = {.op = SX_OP_CONVERT, .from = SX_F32, .to = r->body->instr[value].dtype};
+    sx_loop_step step = {.op = SX_OP_CONVERT, .from = SX_F32, .to = r->body->instr[typed].dtype};
     return sx_reference_typed(r, &step, operand);
 }
 

@@ -26,7 +26,7 @@ typedef struct {
 
 typedef struct sx_nvidia_online {
     const sx_tile_online *of;
-    program scores[2], power, map;
+    program scores[2], power, map, statistic;
     sx_nvidia_places query;
     sx_matrix_move query_move;
     sx_ptx_arg *query_word; /* of all steps of d, where the query stays; else of one */
@@ -629,6 +629,41 @@ sx_code sx_nvidia_begin_online(sx_nvidia_block *k)
     return k->l.b.code;
 }
 
+/* Runs a program of the sums at register r of the block's sums; `there`: whether to store (NONE: always). */
+static void run_at(sx_nvidia_block *k, uint32_t r, sx_ptx_arg there)
+{
+    online *o = k->online;
+    sx_nvidia_lowering *l = &k->l;
+    uint32_t column, row = row_of(&k->tile->held, r, &column);
+    l->shift[SX_TILE_VAR_ROW] = row;
+    l->shift[SX_TILE_VAR_COLUMN] = column;
+    l->partial[1] = inside(k, o->rows_left, row, there);
+    l->vector[SX_TILE_VALUE_SUM] = k->sum[r];
+    l->vector[SX_TILE_WEIGHT_SUM] = o->total[row != 0 ? C_WORDS / ROWS : 0];
+    l->vector[SX_TILE_MAXIMUM] = o->maximum[row != 0];
+    run(k);
+}
+
+/* The second result: of the threads that hold a row, the one with its first column stores it. */
+static sx_code put_statistic(sx_nvidia_block *k, sx_ptx_arg own_column)
+{
+    online *o = k->online;
+    uint32_t column;
+    sx_ptx_arg first = sx_ptx_register(&k->l.b, SX_PTX_PRED);
+    SX_TRY(make_program(k, o->of->statistic, &o->statistic));
+    start_pointers(k, &o->statistic);
+    enter(k, &o->statistic);
+    SX_PTX_PUT(&k->l.b, SETP, SX_PTX_M(SX_PTX_COMPARE_EQ, SX_PTX_TYPE_S32), first, own_column,
+               sx_ptx_imm(0));
+    for (uint32_t r = 0; r < sx_layout_count(&k->tile->held, SX_HOME_REGISTER); r++) {
+        (void)row_of(&k->tile->held, r, &column);
+        if (column == 0) {
+            run_at(k, r, first);
+        }
+    }
+    return k->l.b.code;
+}
+
 sx_code sx_nvidia_end_online(sx_nvidia_block *k)
 {
     online *o = k->online;
@@ -640,22 +675,16 @@ sx_code sx_nvidia_end_online(sx_nvidia_block *k)
         columns_left = rest_of(k, tile->columns, own);
     }
     l->variable[SX_TILE_VAR_COLUMN] = sx_nvidia_widened(l, own);
+    SX_TRY(o->of->statistic != NULL ? put_statistic(k, own) : SX_OK);
     SX_TRY(make_program(k, &tile->map, &o->map));
     start_pointers(k, &o->map);
     enter(k, &o->map);
     for (uint32_t r = 0; r < sx_layout_count(&tile->held, SX_HOME_REGISTER); r++) {
-        uint32_t column, row = row_of(&tile->held, r, &column);
-        if (column >= tile->columns) {
-            continue;
+        uint32_t column;
+        (void)row_of(&tile->held, r, &column);
+        if (column < tile->columns) {
+            run_at(k, r, inside(k, columns_left, column, (sx_ptx_arg){0}));
         }
-        l->shift[SX_TILE_VAR_ROW] = row;
-        l->shift[SX_TILE_VAR_COLUMN] = column;
-        l->partial[1] =
-            inside(k, columns_left, column, inside(k, o->rows_left, row, (sx_ptx_arg){0}));
-        l->vector[SX_TILE_VALUE_SUM] = k->sum[r];
-        l->vector[SX_TILE_WEIGHT_SUM] = o->total[row != 0 ? C_WORDS / ROWS : 0];
-        l->vector[SX_TILE_MAXIMUM] = o->maximum[row != 0];
-        run(k);
     }
     return l->b.code;
 }

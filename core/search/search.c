@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "core/kernel/online_pieces.h"
 #include "core/search/space.h"
 #include "core/target/target.h"
 
@@ -225,16 +226,59 @@ static sx_code search_contractions(sx_search_space *space)
     return SX_OK;
 }
 
+/* The instruction of an online sum by blocks, or NULL: it is made without. */
+static const sx_matrix_instruction *online_matrix(const sx_analysis *a, const sx_device *device)
+{
+    const sx_target *target = sx_target_find(NULL, device->target);
+    return runs_blocks(target) && device->block_threads > 0
+               ? sx_search_online_matrix(a, target->matrix, target->matrix_count)
+               : NULL;
+}
+
+int64_t sx_search_piece(const sx_analysis *a, const sx_device *device)
+{
+    return a->kind == SX_KERNEL_ONLINE
+               ? sx_search_online_piece(a, device, online_matrix(a, device))
+               : 0;
+}
+
+static sx_code search(sx_search_space *space);
+
+/* An online sum in pieces: the schedules are those of the pieces, the price is that of both launches. */
+static sx_code search_pieces(sx_search_space *space, const sx_matrix_instruction *matrix,
+                             int64_t piece)
+{
+    sx_online_pieces *p = SX_NEW(space->cx, sx_online_pieces);
+    sx_search_result *result = space->result, both = {.keep = 1};
+    if (p == NULL) {
+        return space->cx->error.code;
+    }
+    SX_TRY(sx_online_pieces_make(space->cx, space->a, piece, p));
+    sx_search_space of = *space;
+    of.a = &p->partial_analysis;
+    SX_TRY(sx_search_online_blocks(&of, matrix));
+    of.a = &p->combine_analysis;
+    of.result = &both;
+    both.floor_ns = sx_cost_floor(space->device, of.a);
+    SX_TRY(search(&of));
+    result->considered += both.considered;
+    for (uint32_t i = 0; i < result->best_count; i++) {
+        double ns = result->best[i].cost_ns + both.best[0].cost_ns;
+        result->best[i].cost_ns = ns > result->floor_ns ? ns : result->floor_ns;
+    }
+    result->matrix_count = result->best_count;
+    return SX_OK;
+}
+
 /* The same for online sums: blocks only multiply by matrix instructions. */
 static sx_code search_online(sx_search_space *space)
 {
-    const sx_target *target = sx_target_find(NULL, space->device->target);
     sx_search_result *result = space->result;
-    if (!runs_blocks(target) || space->device->block_threads == 0) {
-        return sx_search_online(space);
+    const sx_matrix_instruction *matrix = online_matrix(space->a, space->device);
+    int64_t piece = sx_search_online_piece(space->a, space->device, matrix);
+    if (piece != 0) {
+        return search_pieces(space, matrix, piece);
     }
-    const sx_matrix_instruction *matrix =
-        sx_search_online_matrix(space->a, target->matrix, target->matrix_count);
     if (matrix == NULL) {
         return sx_search_online(space);
     }
@@ -246,7 +290,8 @@ static sx_code search_online(sx_search_space *space)
         return sx_search_online(space);
     }
     result->matrix_count = result->best_count;
-    result->more = result->best_count < places;
+    /* the loop IR has no second results */
+    result->more = result->best_count < places && space->a->statistic == NULL;
     return SX_OK;
 }
 

@@ -94,4 +94,7 @@ sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symb
 /* The sum over a program, each node a kernel of its own; what depends on weights alone is done at load and
  * counts nothing. */
 sx_code sx_price_program(sx_ctx *cx, const sx_device *device, const sx_graph *graph, sx_cost *sum);
+/* How many keys a piece has where an online sum is made in pieces (core/kernel/online_pieces.h), as two nodes, on the
+ * device; 0: it is one node. */
+int64_t sx_search_piece(const sx_analysis *analysis, const sx_device *device);
 #endif

@@ -36,5 +36,9 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
 /* online_block_space.c: the instruction by which blocks compute attention, one of `matrix`, or NULL. */
 const sx_matrix_instruction *
 sx_search_online_matrix(const sx_analysis *a, const sx_matrix_instruction *matrix, uint32_t count);
+/* The keys of a piece where that instruction (NULL: none) makes an online sum in pieces on a device with the laws of
+ * blocks; else 0. */
+int64_t sx_search_online_piece(const sx_analysis *a, const sx_device *device,
+                               const sx_matrix_instruction *matrix);
 sx_code sx_search_online_blocks(sx_search_space *space, const sx_matrix_instruction *matrix);
 #endif

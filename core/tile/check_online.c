@@ -145,6 +145,10 @@ sx_code sx_tile_check_online(sx_ctx *cx, const sx_kernel *kernel, const sx_part 
     if (tile->map.vector_count < SX_TILE_ONLINE_SUMS) {
         return fail(cx, kernel, "registers of the sums", tile->map.vector_count);
     }
+    const sx_part *statistic = tile->online->statistic;
+    if (statistic != NULL && statistic->vector_count < SX_TILE_ONLINE_SUMS) {
+        return fail(cx, kernel, "registers of the sums of rows", statistic->vector_count);
+    }
     SX_TRY(sx_tile_unfold(cx, kernel, &unfolded));
     return sx_kernel_check(cx, unfolded);
 }

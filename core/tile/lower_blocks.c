@@ -14,6 +14,11 @@ void sx_tile_add_buffers(sx_lower *l, const sx_analysis *a)
     l->out_dtype = a->result.dtype;
     l->out_buffer = sx_kernel_add_buffer(
         l->kernel, SX_BUFFER_OUT, sx_tensor_elements(&a->result) * sx_dtype_bytes(a->result.dtype));
+    if (a->statistic != NULL) {
+        (void)sx_kernel_add_buffer(l->kernel, SX_BUFFER_OUT,
+                                   sx_tensor_elements(&a->statistic_result) *
+                                       sx_dtype_bytes(a->statistic_result.dtype));
+    }
     l->kernel->flops = a->flops;
     l->kernel->bytes = a->bytes;
 }

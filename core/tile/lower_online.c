@@ -290,6 +290,48 @@ static sx_code make_map(lowering *w)
     return end_program(w, &w->tile->map);
 }
 
+/* Results of rows lie in the order of the sums, without the columns. */
+static void row_strides(const lowering *w, sx_view *view)
+{
+    const sx_analysis *a = w->l.analysis;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        bool outer = view->out_stride[d] > view->out_stride[a->column];
+        view->out_stride[d] = d == a->column ? 0
+                              : outer        ? view->out_stride[d] / view->extent[a->column]
+                                             : view->out_stride[d];
+    }
+}
+
+/* The program of the second result: its body stands for that of the kernel while it is written. */
+static sx_code make_statistic(lowering *w)
+{
+    sx_lower *l = &w->l;
+    const sx_analysis *a = l->analysis;
+    const sx_lower before = *l;
+    uint32_t sum[SX_TILE_ONLINE_SUMS];
+    sx_part *part = SX_NEW(l->cx, sx_part);
+    if (part == NULL) {
+        return l->cx->error.code;
+    }
+    l->body = a->statistic->body;
+    l->out_dtype = a->statistic_result.dtype;
+    l->out_buffer = before.out_buffer + 1;
+    row_strides(w, &l->view);
+    begin_program(w);
+    for (uint32_t i = 0; i < SX_TILE_ONLINE_SUMS; i++) {
+        sum[i] = sx_loop_vector(&l->b);
+    }
+    give_reductions(w, sum);
+    sx_lower_store_out(l, sx_lower_value(l, l->body->instr_count - 1), l->out_dtype);
+    SX_TRY(end_program(w, part));
+    l->body = before.body;
+    l->out_dtype = before.out_dtype;
+    l->out_buffer = before.out_buffer;
+    l->view = before.view;
+    w->online->statistic = part;
+    return SX_OK;
+}
+
 static sx_code make_programs(lowering *w)
 {
     const sx_tile *tile = w->tile;
@@ -298,6 +340,7 @@ static sx_code make_programs(lowering *w)
         SX_TRY(make_scores(w, false, &w->online->scores[1]));
     }
     SX_TRY(make_power(w));
+    SX_TRY(w->l.analysis->statistic != NULL ? make_statistic(w) : SX_OK);
     return make_map(w);
 }
 

@@ -10,6 +10,7 @@
 typedef struct {
     sx_ctx *cx;
     const sx_tile *tile;
+    sx_kernel *kernel;
     sx_loop_builder b;
     /* Holds what goes from stage to stage: the maximum, the sum of the weights and of the weighted values. */
     uint32_t workspace;
@@ -171,33 +172,40 @@ static void put_keys(unfolding *u)
     }
 }
 
+/* What `map` stores, in each column of each row; or what `map` of rows does, in one. */
+static sx_code unfold_map(unfolding *u, const sx_part *map, int64_t columns)
+{
+    const sx_tile *tile = u->tile;
+    sx_loop_begin_part(&u->b, u->cx, u->kernel, 1, 1, 1);
+    uint32_t row = sx_loop_open(&u->b, tile->online->query->rows);
+    uint32_t column = sx_loop_open(&u->b, columns);
+    SX_ASSERT(u->b.code != SX_OK || (row == SX_TILE_VAR_ROW && column == SX_TILE_VAR_COLUMN));
+    for (uint32_t k = 0; k < tile->batch_count; k++) {
+        (void)sx_loop_open(&u->b, tile->batch[k]);
+    }
+    leave(u, SX_TILE_MAXIMUM, sx_loop_set(&u->b, -FLT_MAX));
+    leave(u, SX_TILE_WEIGHT_SUM, sx_loop_set(&u->b, 0.0f));
+    leave(u, SX_TILE_VALUE_SUM, sx_loop_set(&u->b, 0.0f));
+    put_keys(u);
+    uint32_t given[SX_TILE_ONLINE_SUMS];
+    for (uint32_t k = 0; k < SX_TILE_ONLINE_SUMS; k++) {
+        given[k] = take(u, k);
+    }
+    (void)append(u, map, 0, given, SX_TILE_ONLINE_SUMS);
+    for (uint32_t k = 0; k < 2 + tile->batch_count; k++) {
+        sx_loop_close(&u->b);
+    }
+    return sx_loop_end_part(&u->b);
+}
+
 sx_code sx_tile_unfold_online(sx_ctx *cx, const sx_tile *tile, sx_kernel *kernel)
 {
-    unfolding u = {.cx = cx, .tile = tile};
-    const sx_tile *query = tile->online->query;
+    unfolding u = {.cx = cx, .tile = tile, .kernel = kernel};
     _Static_assert(SX_TILE_VAR_BATCH + SX_RANK_MAX + 3 <= SX_LOOP_VARS_MAX, "three loops are left");
     u.workspace = kernel->buffer_count - 1;
     if (kernel->buffer[u.workspace].role != SX_BUFFER_WORKSPACE) {
         u.workspace = sx_kernel_add_buffer(kernel, SX_BUFFER_WORKSPACE, 4 * SX_TILE_ONLINE_SUMS);
     }
-    sx_loop_begin_part(&u.b, cx, kernel, 1, 1, 1);
-    uint32_t row = sx_loop_open(&u.b, query->rows);
-    uint32_t column = sx_loop_open(&u.b, tile->columns);
-    SX_ASSERT(u.b.code != SX_OK || (row == SX_TILE_VAR_ROW && column == SX_TILE_VAR_COLUMN));
-    for (uint32_t k = 0; k < tile->batch_count; k++) {
-        (void)sx_loop_open(&u.b, tile->batch[k]);
-    }
-    leave(&u, SX_TILE_MAXIMUM, sx_loop_set(&u.b, -FLT_MAX));
-    leave(&u, SX_TILE_WEIGHT_SUM, sx_loop_set(&u.b, 0.0f));
-    leave(&u, SX_TILE_VALUE_SUM, sx_loop_set(&u.b, 0.0f));
-    put_keys(&u);
-    uint32_t given[SX_TILE_ONLINE_SUMS];
-    for (uint32_t k = 0; k < SX_TILE_ONLINE_SUMS; k++) {
-        given[k] = take(&u, k);
-    }
-    (void)append(&u, &tile->map, 0, given, SX_TILE_ONLINE_SUMS);
-    for (uint32_t k = 0; k < 2 + tile->batch_count; k++) {
-        sx_loop_close(&u.b);
-    }
-    return sx_loop_end_part(&u.b);
+    SX_TRY(unfold_map(&u, &tile->map, tile->columns));
+    return tile->online->statistic != NULL ? unfold_map(&u, tile->online->statistic, 1) : SX_OK;
 }
