@@ -89,8 +89,8 @@ typedef struct {
     sx_type result[SX_PIECE_RESULTS];
 } sx_pipe_pieces;
 /* Few queries and many keys: the launch that makes sums of pieces of the keys; then the subject and *analysis are those
- * of the node that puts them together, which reads these sums in place of values, and statistics in place of keys. Other
- * nodes stay as they are. */
+ * of the node that puts them together, which reads these sums in place of values, and statistics in place of keys.
+ * Other nodes stay as they are. */
 sx_code sx_pipe_make_pieces(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type *type,
                             sx_analysis *analysis, sx_pipe_pieces *made);
 /* Its launch for another node, if there is one. */

@@ -10,8 +10,8 @@
 static sx_code add_results(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                            const sx_pipe_pieces *made, uint32_t result[SX_PIECE_RESULTS])
 {
-    static const char *const word[] = {[SX_PIECE_SUM] = "pieces",
-                                       [SX_PIECE_STATISTIC] = "statistics"};
+    static const char *const word[] = {
+        [SX_PIECE_SUM] = "pieces", [SX_PIECE_STATISTIC] = "statistics"};
     bool constant = true;
     for (uint32_t k = 0; k < made->count; k++) {
         constant = constant && pipe->tensor[s->tensor[made->argument[k]]].constant;

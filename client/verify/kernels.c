@@ -419,8 +419,8 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index, const subject *s, ui
     return SX_OK;
 }
 
-/* Attention by blocks of threads, of all keys or of pieces that the kernel puts together, rounds its weights to the type
- * of its values, which is that of its result: it may be as many units of the type off as an output may. */
+/* Attention by blocks of threads, of all keys or of pieces that the kernel puts together, rounds its weights to the
+ * type of its values, which is that of its result: it may be as many units of the type off as an output may. */
 #define WEIGHT_UNITS 4
 static double tolerance_of(const sx_module *module, const sx_module_launch *launch, sx_dtype dtype)
 {

@@ -52,8 +52,8 @@ sx_code sx_judge_kernel(sx_judge *judge, const sx_attr *fused, const sx_type *in
 sx_code sx_judge_results(sx_judge *judge, const sx_attr *const *fused, uint32_t count,
                          const sx_type *input, uint32_t input_count, const sx_kernel *kernel,
                          sx_verdict *verdict);
-/* An online sum of pieces of keys (core/kernel/online_pieces.h), whose second result is the value of `statistic`, a node
- * over the same arguments. */
+/* An online sum of pieces of keys (core/kernel/online_pieces.h), whose second result is the value of `statistic`, a
+ * node over the same arguments. */
 sx_code sx_judge_pieces(sx_judge *judge, const sx_attr *fused, const sx_attr *statistic,
                         const sx_type *input, uint32_t input_count, const sx_judge_facts *facts,
                         const sx_kernel *kernel, sx_verdict *verdict);

@@ -50,8 +50,8 @@ static uint32_t keys_of(sx_reference *r)
     return keys;
 }
 
-/* The weight as it is summed: where the plan says so, a number of the type of the values. Where there are none, only sums
- * of weights, that is the type of what scores are made of. */
+/* The weight as it is summed: where the plan says so, a number of the type of the values. Where there are none, only
+ * sums of weights, that is the type of what scores are made of. */
 static uint32_t summed(sx_reference *r, uint32_t weight, uint32_t value)
 {
     uint32_t typed = value;

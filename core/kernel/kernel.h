@@ -140,8 +140,8 @@ typedef struct {
     bool rhs_packable;
     /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. */
     uint32_t scores, value;
-    /* Of an online sum of pieces of keys (core/kernel/online_pieces.h): its second result, a value of each row; its body
-     * reads nothing but scores. NULL: there is none. And its type. */
+    /* Of an online sum of pieces of keys (core/kernel/online_pieces.h): its second result, a value of each row; its
+     * body reads nothing but scores. NULL: there is none. And its type. */
     const sx_attr *statistic;
     sx_type statistic_result;
     /* Elements that are read lane by lane, because they lie apart along the rows. */

@@ -46,7 +46,8 @@ static bool is_constant(const sx_analysis *a)
     return constant;
 }
 
-/* What stands in place of the sums, and of the number of a key wherever it is read, are at most so many instructions. */
+/* What stands in place of the sums, and of the number of a key wherever it is read, are at most so many instructions.
+ * */
 #define SUMS_INSTRUCTIONS 24
 #define INDEX_INSTRUCTIONS 4
 
@@ -62,10 +63,10 @@ static bool has_room(const sx_body *body)
 int64_t sx_online_piece(const sx_analysis *a)
 {
     if (a->kind != SX_KERNEL_ONLINE || a->refusal != NULL || a->statistic != NULL ||
-        a->dot == SX_NO_INSTR || a->value == SX_NO_INSTR || a->column == SX_NO_DIM ||
-        a->lane_bytes != 4 || a->extent[SX_ROLE_ROW] > SX_PIECE_ROWS_MAX ||
-        a->fused->type.rank >= SX_RANK_MAX || key_dim(a->fused) == SX_NO_DIM ||
-        !has_room(a->body) || !is_constant(a) || !is_read_apart(a)) {
+        a->dot == SX_NO_INSTR || a->value == SX_NO_INSTR || a->lane_bytes != 4 ||
+        a->extent[SX_ROLE_ROW] > SX_PIECE_ROWS_MAX || a->fused->type.rank >= SX_RANK_MAX ||
+        key_dim(a->fused) == SX_NO_DIM || !has_room(a->body) || !is_constant(a) ||
+        !is_read_apart(a)) {
         return 0;
     }
     int64_t keys = a->extent[SX_ROLE_SUM];
@@ -87,12 +88,8 @@ static uint32_t put(sx_body *body, sx_instr in)
 
 static uint32_t apply(sx_body *body, sx_op op, uint32_t x, uint32_t y, uint32_t z)
 {
-    return put(body, (sx_instr){.kind = SX_BODY_APPLY,
-                                .op = op,
-                                .dtype = SX_F32,
-                                .x = x,
-                                .y = y,
-                                .z = z});
+    return put(
+        body, (sx_instr){.kind = SX_BODY_APPLY, .op = op, .dtype = SX_F32, .x = x, .y = y, .z = z});
 }
 
 static uint32_t immediate(sx_body *body, sx_dtype dtype, double value)
@@ -114,8 +111,8 @@ static uint32_t is_empty(sx_body *body, uint32_t x)
 
 static uint32_t reduce(sx_body *body, sx_reducer reducer, uint32_t x)
 {
-    return put(body, (sx_instr){
-                         .kind = SX_BODY_REDUCE, .reducer = reducer, .dtype = SX_F32, .x = x});
+    return put(body,
+               (sx_instr){.kind = SX_BODY_REDUCE, .reducer = reducer, .dtype = SX_F32, .x = x});
 }
 
 /* What is written, and where instructions of the online sum are in it. */
@@ -218,6 +215,12 @@ static void find_arguments(const sx_analysis *a, sx_online_pieces *p)
     }
 }
 
+/* Do columns run along that dimension of the space? */
+static bool is_column(const sx_analysis *a, uint32_t d)
+{
+    return a->column != SX_NO_DIM && a->view.view_dim[d] == a->column;
+}
+
 /* The space with pieces as its first dimension, with or without the columns; *dim says where its dimensions are. */
 static void make_space(const sx_analysis *a, const sx_online_pieces *p, bool columns, int64_t piece,
                        sx_attr *attr, sx_body *body, uint32_t dim[SX_RANK_MAX])
@@ -240,7 +243,7 @@ static void make_space(const sx_analysis *a, const sx_online_pieces *p, bool col
     for (uint32_t d = 0; d < fused->type.rank; d++) {
         bool kept = (a->body->axes >> d & 1) == 0;
         dim[d] = SX_NO_DIM;
-        if (!columns && kept && a->view.view_dim[d] == a->column) {
+        if (!columns && kept && is_column(a, d)) {
             continue;
         }
         uint32_t to = dim[d] = attr->type.rank++;
@@ -255,8 +258,7 @@ static void make_space(const sx_analysis *a, const sx_online_pieces *p, bool col
 
 static uint32_t weigh(sx_body *body, uint32_t scores, uint32_t value)
 {
-    return put(body, (sx_instr){
-                         .kind = SX_BODY_ONLINE, .dtype = SX_F32, .x = scores, .y = value});
+    return put(body, (sx_instr){.kind = SX_BODY_ONLINE, .dtype = SX_F32, .x = scores, .y = value});
 }
 
 static void make_partial(const sx_analysis *a, int64_t piece, sx_online_pieces *p)
@@ -266,9 +268,9 @@ static void make_partial(const sx_analysis *a, int64_t piece, sx_online_pieces *
     make_space(a, p, true, piece, &p->partial, w.body, dim);
     put_scores(&w, p, dim, piece);
     uint32_t scores = w.to[a->scores];
-    uint32_t value = put(w.body, (sx_instr){.kind = SX_BODY_ARG,
-                                            .dtype = a->input[a->value].dtype,
-                                            .x = SX_PIECE_VALUE});
+    uint32_t value = put(
+        w.body,
+        (sx_instr){.kind = SX_BODY_ARG, .dtype = a->input[a->value].dtype, .x = SX_PIECE_VALUE});
     uint32_t sum = weigh(w.body, scores, value);
     uint32_t total = weigh(w.body, scores, immediate(w.body, SX_F32, 1));
     (void)apply(w.body, SX_OP_DIVIDE, sum, total, 0);
@@ -333,10 +335,10 @@ static void combine_program(const sx_analysis *a, const uint32_t *dim, sx_body *
         } else if (in.kind == SX_BODY_ONLINE) {
             const sx_instr *y = &a->body->instr[in.y];
             bool one = y->kind == SX_BODY_IMM && y->imm == 1;
-            w.to[i] = y->kind == SX_BODY_ARG ? c.sum
-                      : one ? c.total
-                            : apply(body, SX_OP_MULTIPLY, c.total, immediate(body, SX_F32, y->imm),
-                                    0);
+            w.to[i] =
+                y->kind == SX_BODY_ARG ? c.sum
+                : one                  ? c.total
+                      : apply(body, SX_OP_MULTIPLY, c.total, immediate(body, SX_F32, y->imm), 0);
         } else {
             in.x = in.kind == SX_BODY_INDEX ? dim[in.x] : in.x;
             renumber(&w, &in);
@@ -376,7 +378,7 @@ static void make_combine(const sx_analysis *a, int64_t pieces, sx_online_pieces 
     sums->offset = statistics->offset = sx_dim_of(0);
     for (uint32_t d = space->rank; d-- > 0;) {
         if ((a->body->axes >> d & 1) == 0) {
-            bool column = a->view.view_dim[d] == a->column;
+            bool column = is_column(a, d);
             sums->stride[dim[d]] = sx_dim_of(elements);
             statistics->stride[dim[d]] = sx_dim_of(column ? 0 : rows);
             elements *= space->dim[d].scale;
@@ -415,7 +417,6 @@ sx_code sx_online_pieces_make(sx_ctx *cx, const sx_analysis *a, int64_t piece, s
     p->partial_analysis.result_count = SX_PIECE_RESULTS;
     p->partial_analysis.root_dtype[SX_PIECE_STATISTIC] = SX_F32;
     SX_ASSERT(p->partial_analysis.kind == SX_KERNEL_ONLINE && p->combine_analysis.along);
-    SX_ASSERT(sx_tensor_elements(&statistic) ==
-              sx_tensor_elements(&p->result[SX_PIECE_STATISTIC]));
+    SX_ASSERT(sx_tensor_elements(&statistic) == sx_tensor_elements(&p->result[SX_PIECE_STATISTIC]));
     return SX_OK;
 }

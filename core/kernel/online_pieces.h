@@ -1,5 +1,5 @@
-/* online_pieces.h - an online sum whose keys are cut in pieces that different blocks take: decoding, where there are few
- * queries and many keys.
+/* online_pieces.h - an online sum whose keys are cut in pieces that different blocks take: decoding, where there are
+ * few queries and many keys.
  *
  * It is written as two nodes, for a piece p of keys, of which m is the largest score and l the sum of e^(score - m):
  *
@@ -8,13 +8,13 @@
  *     combine    w[p] = e^(s[p] - max s), or 0 where s[p] is minus infinity
  *                the weighted sum is the sum of w[p] * o[p], the sum of weights that of w[p], p in ascending order
  *
- * so that quotients of both sums, which is all that attention takes of them, are those of the online sum. Where no key at
- * all is seen, both sums are not a number, as there.
+ * so that quotients of both sums, which is all that attention takes of them, are those of the online sum. Where no
+ * key at all is seen, both sums are not a number, as there.
  *
  * Whether keys are cut, and where, belongs to the numerics plan. It follows from the number of keys, from the types and
  * from how many queries share their keys: those of one head or of one group of heads, never of a batch, unless all of
- * the batch share one set of keys. No machine has a say. A piece has the same number of keys however many there are, so that keys that nobody sees, behind those of
- * a sequence, change no bit.
+ * the batch share one set of keys. No machine has a say. A piece has the same number of keys however many there are,
+ * so that keys that nobody sees, behind those of a sequence, change no bit.
  *
  * Papers: Dao et al. 2023 (Flash-Decoding); flash-attention issue 2604 (a fixed size, not a fixed number, of pieces). */
 #ifndef SX_CORE_KERNEL_ONLINE_PIECES_H
@@ -48,7 +48,8 @@ typedef struct {
     sx_analysis partial_analysis, combine_analysis;
 } sx_online_pieces;
 
-/* How many keys a piece has; 0: the keys are not cut. That its types are those of a matrix instruction is asked apart. */
+/* How many keys a piece has; 0: the keys are not cut. That its types are those of a matrix instruction is asked
+ * apart. */
 int64_t sx_online_piece(const sx_analysis *analysis);
 /* `piece` is that of sx_online_piece. */
 sx_code sx_online_pieces_make(sx_ctx *cx, const sx_analysis *analysis, int64_t piece,

@@ -57,9 +57,8 @@ int64_t sx_search_online_piece(const sx_analysis *a, const sx_device *device,
 {
     int64_t piece = matrix != NULL ? sx_online_piece(a) : 0;
     sx_online_blocks b = matrix != NULL ? smallest(a, matrix) : (sx_online_blocks){0};
-    return piece != 0 && piece % b.keys == 0 && sx_online_blocks_resident(device, a, &b) > 0
-               ? piece
-               : 0;
+    return piece != 0 && piece % b.keys == 0 && sx_online_blocks_resident(device, a, &b) > 0 ? piece
+                                                                                             : 0;
 }
 
 sx_code sx_search_online_blocks(sx_search_space *space, const sx_matrix_instruction *matrix)

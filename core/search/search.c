@@ -237,9 +237,8 @@ static const sx_matrix_instruction *online_matrix(const sx_analysis *a, const sx
 
 int64_t sx_search_piece(const sx_analysis *a, const sx_device *device)
 {
-    return a->kind == SX_KERNEL_ONLINE
-               ? sx_search_online_piece(a, device, online_matrix(a, device))
-               : 0;
+    return a->kind == SX_KERNEL_ONLINE ? sx_search_online_piece(a, device, online_matrix(a, device))
+                                       : 0;
 }
 
 static sx_code search(sx_search_space *space);

@@ -294,7 +294,7 @@ static sx_code make_map(lowering *w)
 static void row_strides(const lowering *w, sx_view *view)
 {
     const sx_analysis *a = w->l.analysis;
-    for (uint32_t d = 0; d < view->rank; d++) {
+    for (uint32_t d = 0; d < view->rank && a->column != SX_NO_DIM; d++) {
         bool outer = view->out_stride[d] > view->out_stride[a->column];
         view->out_stride[d] = d == a->column ? 0
                               : outer        ? view->out_stride[d] / view->extent[a->column]

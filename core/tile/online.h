@@ -58,8 +58,8 @@ struct sx_tile_online {
      * key r + ahead; a block those of its last warp, and the first one in any case. */
     bool has_horizon;
     int64_t ahead;
-    /* Of a sum of pieces of the keys, which are a dimension of the batch: a program of each row beside `map`, which reads
-     * l and m and stores one element of the kernel's second result. NULL: there is none. */
+    /* Of a sum of pieces of the keys, which are a dimension of the batch: a program of each row beside `map`, which
+     * reads l and m and stores one element of the kernel's second result. NULL: there is none. */
     const sx_part *statistic;
 };
 enum { SX_TILE_VALUE_SUM, SX_TILE_WEIGHT_SUM, SX_TILE_MAXIMUM, SX_TILE_ONLINE_SUMS };

@@ -10,6 +10,7 @@
 #include "client/assemble/assemble.h"
 #include "client/file.h"
 #include "core/core.h"
+#include "core/kernel/online_pieces.h"
 #include "core/search/search.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/shapes.h"
@@ -135,6 +136,39 @@ static sx_code interpret(sx_ctx *cx, figures *f, const sx_kernel *kernel, sx_spa
     return status;
 }
 
+/* Emits the cheapest schedule of a kernel that can be emitted, and executes some of it. */
+static sx_code make(sx_ctx *cx, figures *f, const sx_analysis *a, const sx_search_result *search)
+{
+    sx_kernel *kernel;
+    sx_target_code code;
+    sx_buf blob;
+    sx_buf_init(&blob, (size_t)1 << 26);
+    sx_code status = emit_first(cx, f, a, search, &blob, &kernel, &code);
+    status = status == SX_OK ? interpret(cx, f, kernel, sx_buf_span(&blob), &code) : status;
+    for (uint32_t p = 0; status == SX_OK && p < code.entry_count; p++) {
+        f->threads = code.block[p].threads > f->threads ? code.block[p].threads : f->threads;
+    }
+    sx_buf_fini(&blob);
+    return status;
+}
+
+/* Both launches of an online sum in pieces. */
+static sx_code make_pieces(sx_ctx *cx, figures *f, const sx_analysis *a, int64_t piece)
+{
+    sx_online_pieces *nodes = SX_NEW(cx, sx_online_pieces);
+    if (nodes == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_online_pieces_make(cx, a, piece, nodes));
+    const sx_analysis *const both[] = {&nodes->partial_analysis, &nodes->combine_analysis};
+    for (uint32_t i = 0; i < SX_COUNT(both); i++) {
+        sx_search_result search;
+        SX_TRY(sx_search_first(cx, both[i], f->device, false, SX_SEARCH_KEEP, &search));
+        SX_TRY(make(cx, f, both[i], &search));
+    }
+    return SX_OK;
+}
+
 static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,
                      void *self)
 {
@@ -142,9 +176,6 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     double us[ROUNDS_MAX];
     uint32_t rounds = f->rounds < ROUNDS_MAX ? f->rounds : ROUNDS_MAX;
     sx_search_result search;
-    sx_kernel *kernel;
-    sx_target_code code;
-    sx_buf blob;
     sx_analysis *a = SX_NEW(cx, sx_analysis);
     if (a == NULL) {
         return cx->error.code;
@@ -157,14 +188,8 @@ static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uin
     }
     f->selection_us += sx_bench_median(us, rounds);
     f->considered += search.considered;
-    sx_buf_init(&blob, (size_t)1 << 26);
-    sx_code status = emit_first(cx, f, a, &search, &blob, &kernel, &code);
-    status = status == SX_OK ? interpret(cx, f, kernel, sx_buf_span(&blob), &code) : status;
-    for (uint32_t p = 0; status == SX_OK && p < code.entry_count; p++) {
-        f->threads = code.block[p].threads > f->threads ? code.block[p].threads : f->threads;
-    }
-    sx_buf_fini(&blob);
-    return status;
+    int64_t piece = sx_search_piece(a, f->device);
+    return piece != 0 ? make_pieces(cx, f, a, piece) : make(cx, f, a, &search);
 }
 
 /* ---- one shape ---- */
