@@ -103,7 +103,7 @@ static void put_limit(sx_pair *options, uint32_t *count, const char *name, uint6
 static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_args *args)
 {
     sx_pair *dims = SX_NEW_ARRAY(cx, sx_pair, request->binding_count + 1);
-    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 12);
+    sx_pair *options = SX_NEW_ARRAY(cx, sx_pair, 13);
     if (dims == NULL || options == NULL) {
         return cx->error.code;
     }
@@ -145,6 +145,10 @@ static sx_code fill_args(sx_ctx *cx, const sx_core_request *request, sx_compile_
         options[option_count++] = (sx_pair){.name = SX_SPAN_LITERAL("assembler"),
                                             .kind = SX_VALUE_TEXT,
                                             .text = request->assembler};
+    }
+    if (request->measured.len > 0) {
+        options[option_count++] = (sx_pair){
+            .name = SX_SPAN_LITERAL("measured"), .kind = SX_VALUE_TEXT, .text = request->measured};
     }
     put_limit(options, &option_count, "verify_flops", request->verify_flops);
     put_limit(options, &option_count, "verify_bytes", request->verify_bytes);

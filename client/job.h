@@ -46,9 +46,9 @@ typedef struct {
     uint32_t tool;
     /* Bytes of the program text, or of the module. */
     uint64_t program_size;
-    /* Bytes of the name of the target, of the description of the device, of the disabled rules, of the objective, and
-     * of the name of the assembler, in this order. */
-    uint64_t target_size, device_size, disabled_size, objective_size, assembler_size;
+    /* Bytes of the name of the target, of the description of the device, of the disabled rules, of the objective, of
+     * the name of the assembler, and of what was measured, in this order. */
+    uint64_t target_size, device_size, disabled_size, objective_size, assembler_size, measured_size;
     /* As in sx_core_request. */
     uint64_t verify_flops, verify_bytes;
     /* Of VERIFY and DETERMINISM: what inputs and weights follow from; of DETERMINISM: instructions that are emulated

@@ -245,7 +245,7 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
     sxc_job job = job_of(optimize ? SXC_JOB_OPTIMIZE : SXC_JOB_COMPILE, request->ir.len);
     size_t extents = (size_t)request->binding_count + request->interval_count, count = 0;
     sxc_job_extent *extent = SX_NEW_ARRAY(cx, sxc_job_extent, extents + 1);
-    piece *pieces = SX_NEW_ARRAY(cx, piece, 7 + 2 * extents);
+    piece *pieces = SX_NEW_ARRAY(cx, piece, 8 + 2 * extents);
     if (extent == NULL || pieces == NULL) {
         return cx->error.code;
     }
@@ -261,6 +261,7 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
     job.disabled_size = request->disabled_rules.len;
     job.objective_size = request->objective.len;
     job.assembler_size = request->assembler.len;
+    job.measured_size = request->measured.len;
     pieces[count++] = (piece){&job, sizeof(job)};
     pieces[count++] = (piece){request->ir.ptr, request->ir.len};
     pieces[count++] = (piece){request->target.ptr, request->target.len};
@@ -268,6 +269,7 @@ sx_code sxc_compile_here(sx_ctx *cx, const sx_core_request *request, const sxc_w
     pieces[count++] = (piece){request->disabled_rules.ptr, request->disabled_rules.len};
     pieces[count++] = (piece){request->objective.ptr, request->objective.len};
     pieces[count++] = (piece){request->assembler.ptr, request->assembler.len};
+    pieces[count++] = (piece){request->measured.ptr, request->measured.len};
     for (size_t i = 0; i < extents; i++) { /* values, then intervals */
         bool value = i < request->binding_count;
         sx_interval its = {.high = 0};

@@ -523,6 +523,7 @@ sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_p
     c->rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
     SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, SX_SEARCH_KEEP, &c->search));
     SX_TRY(s->probe == NULL ? SX_OK : sx_pipe_choose_steady(cx, pipe, s, c));
+    SX_TRY(sx_pipe_prefer_measured(cx, pipe, s, c));
     SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));
     while (!found && c->plan.refused > 0 && c->search.matrix_count > 0) {
         SX_TRY(sx_search_smaller(cx, a, pipe->device, &c->search));
@@ -571,6 +572,9 @@ sx_code sx_pipe_finish_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, cons
     sx_schedule_print(schedule, &plan);
     if (c->code.entries.spill_count > 0) {
         sx_buf_print(&plan, ", %u vectors on the stack", c->code.entries.spill_count);
+    }
+    if (c->measured != NULL && c->candidate == &c->search.best[0]) {
+        sx_buf_print(&plan, ", measured %.1f us on %s", c->measured->ns / 1e3, c->measured->date);
     }
     if (c->slower[0] != '\0' && !is_of_blocks(schedule)) {
         sx_buf_print(&plan, ", not in blocks: %.120s", c->slower);

@@ -57,6 +57,7 @@ typedef struct {
     bool proven;      /* some candidate was */
     char slower[240]; /* why a cheaper candidate is not taken; empty: there was none */
     const sx_search_candidate *candidate;
+    const sx_measured_row *measured; /* why the first candidate is the first; NULL: by the model */
     sx_kernel *kernel;
     sx_pipe_follows follows; /* of a subject with probes, */
     sx_pipe_cases cases;     /* or these */
@@ -80,6 +81,11 @@ bool sx_pipe_packs(const sx_schedule *schedule);
 /* The fused node that is compiled, of an operation of pipe->graph. */
 sx_code sx_pipe_lift(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, const sx_node *node,
                      sx_attr *fused);
+
+/* measured.c: the schedule that was measured to be the fastest becomes the first candidate, if it has the numerics plan
+ * of the first one that can be lowered. */
+sx_code sx_pipe_prefer_measured(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                                sx_pipe_choice *choice);
 
 /* pieces.c: what is noted of an online sum in pieces of keys, for nodes like it. */
 typedef struct {

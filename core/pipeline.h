@@ -10,6 +10,7 @@
 #include "core/ir/refusals.h"
 #include "core/loop/loop.h"
 #include "core/judge/judge.h"
+#include "core/search/measured.h"
 #include "core/target/target.h"
 
 #define SX_PIPE_CONSTANT_BYTES_MAX (INT64_C(1) << 30) /* of one constant */
@@ -150,6 +151,8 @@ typedef struct {
     const sx_assembler *assembler;
     sx_span assembler_name;
     sx_module_text toolchain;
+    /* What was measured of kernels. */
+    sx_measured measured;
     /* Inside of loops, whiles and branches: how many are open, and how often what is in them runs in one run; `graph`
      * is a body. */
     uint32_t loop_depth;

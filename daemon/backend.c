@@ -266,6 +266,13 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
         request->assembler = pair->text;
         return SX_OK;
     }
+    if (sx_span_is(pair->name, "measured")) {
+        if (pair->kind != SX_VALUE_TEXT) {
+            return SX_FAIL(cx, SX_INPUT, "option 'measured' is not text");
+        }
+        request->measured = pair->text;
+        return SX_OK;
+    }
     if (sx_span_is(pair->name, "objective")) {
         if (pair->kind != SX_VALUE_TEXT) {
             return SX_FAIL(cx, SX_INPUT, "option 'objective' is not text");

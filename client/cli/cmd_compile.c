@@ -5,6 +5,7 @@
 #include "client/cli/cmd_compile.h"
 #include "core/core.h"
 #include "client/cli/cmd_module.h"
+#include "client/cli/measured.h"
 #include "client/cli/program.h"
 #include "client/export/onnx_write.h"
 
@@ -311,6 +312,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     SX_TRY(output_path(cli, ".sxm", path));
     SX_TRY(sxc_read_request(cli, &request, &options));
     SX_TRY(read_assembler(cli, &request));
+    SX_TRY(sxc_measured_read(cli, &request.measured));
     sx_buf module, with;
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);

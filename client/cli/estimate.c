@@ -25,17 +25,13 @@ static sx_code bound_program(sx_ctx *cx, const sx_module *module, sx_graph **gra
     return sx_graph_bind(cx, open, binding, (uint32_t)module->symbol_count, graph);
 }
 
-/* The schedule of a kernel as the report has it: behind it may stand ", 3 vectors on the stack". */
+/* The schedule of a kernel as the report has it: behind it may stand ", 3 vectors on the stack", or when it was
+ * measured. */
 static bool read_schedule(sx_ctx *cx, sx_span plan, const sx_analysis *analysis,
                           sx_schedule *schedule)
 {
-    static const char spilled[] = " vectors on the stack";
-    size_t tail = sizeof(spilled) - 1;
-    if (plan.len > tail && memcmp(plan.ptr + plan.len - tail, spilled, tail) == 0) {
-        while (plan.len > 0 && plan.ptr[plan.len - 1] != ',') {
-            plan.len--;
-        }
-        plan.len -= plan.len > 0 ? 1 : 0;
+    while (plan.len > 0 && plan.ptr[plan.len - 1] != ')') {
+        plan.len--;
     }
     return sx_schedule_parse(cx, plan, schedule) == SX_OK &&
            sx_schedule_check(cx, schedule, analysis) == SX_OK;

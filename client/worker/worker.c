@@ -130,6 +130,7 @@ static sx_code read_request(work *w)
     SX_TRY(read_text(w, w->job.disabled_size, &w->request.disabled_rules));
     SX_TRY(read_text(w, w->job.objective_size, &w->request.objective));
     SX_TRY(read_text(w, w->job.assembler_size, &w->request.assembler));
+    SX_TRY(read_text(w, w->job.measured_size, &w->request.measured));
     sx_binding *binding = SX_NEW_ARRAY(w->cx, sx_binding, (size_t)w->job.extent_count + 1);
     sx_interval *interval = SX_NEW_ARRAY(w->cx, sx_interval, (size_t)w->job.extent_count + 1);
     if (binding == NULL || interval == NULL) {

@@ -16,7 +16,7 @@
  * the batch share one set of keys. No machine has a say. A piece has the same number of keys however many there are,
  * so that keys that nobody sees, behind those of a sequence, change no bit.
  *
- * Papers: Dao et al. 2023 (Flash-Decoding); flash-attention issue 2604 (a fixed size, not a fixed number, of pieces). */
+ * Papers: Dao et al. 2023 (Flash-Decoding); flash-attention issue 2604 (a fixed size of pieces, no fixed number). */
 #ifndef SX_CORE_KERNEL_ONLINE_PIECES_H
 #define SX_CORE_KERNEL_ONLINE_PIECES_H
 #include "core/kernel/kernel.h"

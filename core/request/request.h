@@ -58,6 +58,9 @@ typedef struct {
     sx_span disabled_rules; /* names of rules that are not used, separated by commas */
     /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
     sx_span objective;
+    /* Empty, or what kernels took on devices (core/search/measured.h): chooses among schedules that give the same bits.
+     * Not part of the key. */
+    sx_span measured;
     /* NULL: nothing is used of earlier compilations. The library is not part of the key. */
     sx_core_library *library;
 } sx_core_request;

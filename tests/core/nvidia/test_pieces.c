@@ -421,7 +421,7 @@ START_TEST(test_nothing_is_left_out)
 END_TEST
 
 /* ---- the search ---- */
-/* Which keys are cut follows from their number and from the queries that share them: not from batch, heads or device. */
+/* Which keys are cut follows from their number and from the queries that share them, not from batch, heads, device. */
 START_TEST(test_chosen)
 {
     static const char *const names[] = {"h100", "a100", "rtx4090"};
