@@ -113,6 +113,45 @@ def test_a_kernel_by_itself():
     assert numpy.array_equal(*results)
 
 
+def test_copy_engine_by_hand():
+    """A product by wgmma, taken from its module, with the tensor maps that the module says: whole numbers, exact."""
+    random = numpy.random.default_rng(5)
+    a = random.integers(-4, 5, (72, 160)).astype(numpy.float16)
+    b = random.integers(-4, 5, (96, 160)).astype(numpy.float16)
+    numpy.save(TMP / "a.npy", a)
+    numpy.save(TMP / "b.npy", b)
+    module, dump = TMP / "product.sxm", TMP / "product"
+    sx("compile", "--gemm", "72x96x160", "--dtype", "f16", "--layout", "nt", "--target", "h100", "-o", module)
+    sx("module", "dump", module, "-o", dump)
+    kernel = json.loads((dump / "kernels.json").read_text())["kernels"][0]
+    launch = kernel["launch"][0]
+    assert len(launch["maps"]) == 2, launch
+
+    def words(maps):
+        extents = ["x".join(map(str, reversed(m[what]))) for m in maps for what in ("dims", "box")]
+        return ["map:%d:%s:%s:%d" % (m["argument"], extents[2 * i], extents[2 * i + 1], m["swizzle_bytes"])
+                for i, m in enumerate(maps)]
+
+    def ran(maps, *more, status=0):
+        return sx("ptx", "run", dump / kernel["ptx"], "--grid", ",".join(map(str, reversed(launch["grid"]))), "--block",
+                  launch["threads"], "--shared", launch["dynamic_shared_bytes"], "--on", "h100", "--arg", "@a.npy",
+                  "--arg", "@b.npy", "--arg", "out:f16:72x96", *[x for m in maps for x in ("--arg", m)], *more,
+                  status=status)
+
+    want = a.astype(numpy.float64) @ b.astype(numpy.float64).T
+    for more in ((), ("--lazy", "--seed", 3)):
+        ran(words(launch["maps"]), "-o", TMP / "tma", *more)
+        assert (numpy.load(TMP / "tma" / "arg2.npy") == want).all()
+    other = words([dict(launch["maps"][0], swizzle_bytes=0), launch["maps"][1]])  # the same bytes in other places
+    ran(other, "-o", TMP / "tma")
+    assert (numpy.load(TMP / "tma" / "arg2.npy") != want).any()
+    for wrong, said in (("map:7:72x160:64x64", "no buffer before it"), ("map:0:72x160", "not of the form"),
+                        ("map:0:72x160:64", "2 extents and 1 of a box"), ("map:0:73x160:64x64", "more than the 23040"),
+                        ("map:0:72x160:64x64:1:2", "not of the form"), ("map:0:72x160:0x64", "--arg")):
+        assert said in ran([wrong, wrong], status=2).stderr, wrong
+    assert "no such tensor map is possible" in ran(["map:0:72x160:64x512", words(launch["maps"])[1]], status=4).stderr
+
+
 def test_times_of_a_graph():
     """On the CUDA driver of the tests, which says that whatever is timed takes 2 us."""
     driver = TMP / "driver.so"

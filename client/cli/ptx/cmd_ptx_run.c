@@ -23,6 +23,7 @@ typedef struct {
     sx_type type;
     bool writes; /* it goes into the folder of --output */
     uint8_t scalar[SCALAR_BYTES];
+    sx_ptx_tensor_map map;
 } argument;
 
 typedef struct {
@@ -62,8 +63,31 @@ static sx_code bad_argument(session *s, const char *text)
 {
     return SX_FAIL(
         s->cli->cx, SX_USAGE,
-        "--arg %.80s is not of the form @FILE.npy, inout:@FILE.npy, out:TYPE:64x64 or TYPE:VALUE",
+        "--arg %.80s is not of the form @FILE.npy, inout:@FILE.npy, out:TYPE:64x64, TYPE:VALUE or "
+        "map:N:64x160:32x64[:128]",
         text);
+}
+
+/* Extents with an x between them, outermost first, up to `end` or the end of the text. */
+static sx_code read_extents(session *s, const char *text, size_t size, const char *whole,
+                            int64_t extent[SX_RANK_MAX], uint32_t *rank)
+{
+    size_t from = 0;
+    for (*rank = 0; from <= size; (*rank)++) {
+        size_t to = from;
+        while (to < size && text[to] != 'x') {
+            to++;
+        }
+        if (*rank == SX_RANK_MAX) {
+            return SX_FAIL(s->cli->cx, SX_LIMIT, "--arg %.80s: more than %d extents", whole,
+                           SX_RANK_MAX);
+        }
+        SX_TRY(sxc_parse_i64(s->cli->cx, "--arg",
+                             (sx_span){(const uint8_t *)text + from, to - from}, 1, INT32_MAX,
+                             &extent[*rank]));
+        from = to + 1;
+    }
+    return SX_OK;
 }
 
 /* "f32:64x64" */
@@ -75,18 +99,10 @@ static sx_code read_type(session *s, const char *text, const char *whole, sx_typ
         !sx_dtype_parse((sx_span){(const uint8_t *)text, (size_t)(colon - text)}, &type->dtype)) {
         return bad_argument(s, whole);
     }
-    for (const char *at = colon + 1; at != NULL;) {
-        const char *x = strchr(at, 'x');
-        size_t len = x == NULL ? strlen(at) : (size_t)(x - at);
-        int64_t extent;
-        if (type->rank == SX_RANK_MAX) {
-            return SX_FAIL(s->cli->cx, SX_LIMIT, "--arg %.80s: more than %d extents", whole,
-                           SX_RANK_MAX);
-        }
-        SX_TRY(sxc_parse_i64(s->cli->cx, "--arg", (sx_span){(const uint8_t *)at, len}, 1, INT32_MAX,
-                             &extent));
-        type->dim[type->rank++] = sx_dim_of(extent);
-        at = x == NULL ? NULL : x + 1;
+    int64_t extent[SX_RANK_MAX];
+    SX_TRY(read_extents(s, colon + 1, strlen(colon + 1), whole, extent, &type->rank));
+    for (uint32_t d = 0; d < type->rank; d++) {
+        type->dim[d] = sx_dim_of(extent[d]);
     }
     sx_dim elements;
     return sx_type_elements(type, &elements)
@@ -188,6 +204,74 @@ static sx_code read_scalar(session *s, uint32_t index, const char *text)
                     : read_integer(s, colon + 1, text, dtype, a->scalar);
 }
 
+/* The buffer that a map is of: an argument before it. */
+static sx_code read_mapped(session *s, uint32_t index, sx_span number, const char *whole,
+                           uint32_t *of)
+{
+    int64_t value;
+    SX_TRY(sxc_parse_i64(s->cli->cx, "--arg", number, 0, INT32_MAX, &value));
+    if (value >= index || s->given[value].region == 0) {
+        return SX_FAIL(s->cli->cx, SX_USAGE, "--arg %.80s: argument %lld is no buffer before it",
+                       whole, (long long)value);
+    }
+    *of = (uint32_t)value;
+    return SX_OK;
+}
+
+/* "N:DIMS:BOX" or "N:DIMS:BOX:SWIZZLE": the memory of argument N as a tensor of these extents, without gaps, that the
+ * copy engine reads or writes in boxes. What is possible says the interpreter. */
+static sx_code read_map(session *s, uint32_t index, const char *text, const char *whole)
+{
+    const char *word[4] = {text, NULL, NULL, NULL};
+    size_t size[4] = {0};
+    for (uint32_t i = 0; i < SX_COUNT(word) && word[i] != NULL; i++) {
+        const char *colon = strchr(word[i], ':');
+        size[i] = colon != NULL ? (size_t)(colon - word[i]) : strlen(word[i]);
+        if (colon != NULL && i + 1 == SX_COUNT(word)) {
+            return bad_argument(s, whole);
+        }
+        if (colon != NULL) {
+            word[i + 1] = colon + 1;
+        }
+    }
+    if (word[2] == NULL) {
+        return bad_argument(s, whole);
+    }
+    int64_t dims[SX_RANK_MAX], box[SX_RANK_MAX], swizzle = 0;
+    uint32_t rank, sides, of = 0;
+    SX_TRY(read_mapped(s, index, (sx_span){(const uint8_t *)text, size[0]}, whole, &of));
+    SX_TRY(read_extents(s, word[1], size[1], whole, dims, &rank));
+    SX_TRY(read_extents(s, word[2], size[2], whole, box, &sides));
+    if (word[3] != NULL) {
+        SX_TRY(sxc_parse_i64(s->cli->cx, "--arg", sx_span_of(word[3]), 0, 128, &swizzle));
+    }
+    if (rank != sides || rank > SX_PTX_TENSOR_RANK_MAX) {
+        return SX_FAIL(s->cli->cx, SX_USAGE, "--arg %.80s: %u extents and %u of a box, at most %d",
+                       whole, rank, sides, SX_PTX_TENSOR_RANK_MAX);
+    }
+    sx_ptx_tensor_map *map = &s->arg[index].map;
+    uint64_t stride = sx_dtype_bytes(s->arg[of].type.dtype);
+    *map = (sx_ptx_tensor_map){.region = s->given[of].region,
+                               .rank = (uint8_t)rank,
+                               .element_bytes = (uint8_t)stride,
+                               .swizzle_bytes = (uint8_t)swizzle};
+    uint64_t bytes = s->region[map->region - 1].size;
+    for (uint32_t d = 0; d < rank; d++) { /* the last one is the innermost */
+        int64_t extent = dims[rank - 1 - d];
+        map->dims[d] = (uint64_t)extent;
+        map->box[d] = (uint32_t)box[rank - 1 - d];
+        map->strides[d] = stride;
+        if (stride > bytes / (uint64_t)extent) {
+            return SX_FAIL(s->cli->cx, SX_USAGE,
+                           "--arg %.80s: more than the %llu bytes of argument %u", whole,
+                           (unsigned long long)bytes, of);
+        }
+        stride *= (uint64_t)extent;
+    }
+    s->given[index].map = map;
+    return SX_OK;
+}
+
 static bool begins(const char *text, const char *with)
 {
     return strncmp(text, with, strlen(with)) == 0;
@@ -201,6 +285,9 @@ static sx_code read_argument(session *s, uint32_t index, const char *text)
     }
     if (begins(text, "inout:@")) {
         return read_file(s, index, text + strlen("inout:@"), true);
+    }
+    if (begins(text, "map:")) {
+        return read_map(s, index, text + strlen("map:"), text);
     }
     return begins(text, "out:") ? make_output(s, index, text + strlen("out:"))
                                 : read_scalar(s, index, text);
