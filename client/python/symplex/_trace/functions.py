@@ -45,7 +45,7 @@ def triangle(lower: bool) -> Callable[..., Tracer]:
 
 
 # ---- order ----
-def _sorted(a: Any, axis: Any, largest_first: bool, number: int = -1) -> tuple[Tracer, Tracer, int]:
+def ordered(a: Any, axis: Any, largest_first: bool, number: int = -1) -> tuple[Tracer, Tracer, int]:
     x = value(a)
     x, at = (reshape(x, -1), 0) if axis is None else (x, one_axis(x, axis))
     key = convert(x, np.uint8) if x.dtype == bool else x
@@ -56,11 +56,11 @@ def _sorted(a: Any, axis: Any, largest_first: bool, number: int = -1) -> tuple[T
 
 
 def sort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
-    return _sorted(a, axis, False)[0]
+    return ordered(a, axis, False)[0]
 
 
 def argsort(a: Any, axis: Any = -1, kind: Any = None, order: Any = None, *, stable: Any = None) -> Tracer:
-    return _sorted(a, axis, False)[1]
+    return ordered(a, axis, False)[1]
 
 
 def arg_extreme(largest: bool) -> Callable[..., Tracer]:
@@ -71,7 +71,7 @@ def arg_extreme(largest: bool) -> Callable[..., Tracer]:
         if (x.size if flat else x.shape[one_axis(x, axis)]) == 0:
             raise ValueError(f"an extreme of nothing ({place()})")
         first = largest or x.dtype.kind == "f"
-        _, places, at = _sorted(-x if first and not largest else x, axis, first, 1)
+        _, places, at = ordered(-x if first and not largest else x, axis, first, 1)
         if flat:
             return reshape(places, (1,) * x.ndim if keepdims else ())
         return places if keepdims else squeeze(places, at)
@@ -91,7 +91,7 @@ def searchsorted(a: Any, v: Any, side: str = "left", sorter: Any = None) -> Trac
 
 
 def top_k(a: Any, k: int, axis: int = -1) -> tuple[Tracer, Tracer]:
-    made, places, _ = _sorted(a, axis, True, operator.index(k))
+    made, places, _ = ordered(a, axis, True, operator.index(k))
     return made, places
 
 

@@ -227,7 +227,7 @@ def _eliminated(a: Tracer) -> tuple[Tracer, Tracer]:
         swaps = swaps + convert(np.not_equal(pivot[..., 0], k), np.int32)
         head, column = _row(x, k), _column(x, k)
         below = np.greater(rows, k)
-        factor = select(below, column / expand_dims(_column(head[..., None, :], k), -1)[..., 0], value(0, x.dtype))
+        factor = select(below, column / expand_dims(_column(head, k), -1), value(0, x.dtype))
         made = x - expand_dims(factor, -1) * expand_dims(head, -2)
         cleared = np.equal(iota((x.shape[-1],), 0), k) & expand_dims(below, -1)
         return (select(cleared, value(0, x.dtype), made), swaps), None
@@ -253,7 +253,7 @@ def solve(a: Any, b: Any) -> Tracer:
     def step(known: Tracer, k: Tracer) -> Any:
         row = _row(upper, k)
         rest = _row(right, k) - matmul(expand_dims(row, -2), known)[..., 0, :]
-        solved = rest / _column(expand_dims(row, -2), k)
+        solved = rest / expand_dims(_column(row, k), -1)
         here = np.equal(iota((n,), 0), k)
         return select(expand_dims(here, -1), expand_dims(solved, -2), known), None
     made, _ = _control.scan(step, full(right.shape, 0, dtype), iota((n,), 0), reverse=True)
@@ -289,16 +289,16 @@ def slogdet(a: Any) -> Any:
     return np.linalg._linalg.SlogdetResult(sign, log)
 
 
-def cholesky(a: Any, /, *, upper: bool = False) -> Tracer:
+def cholesky(x: Any, /, *, upper: bool = False) -> Tracer:
     """Column by column. What is not positive definite gives NaN, where NumPy raises an error."""
-    a = _square(a, "numpy.linalg.cholesky")
+    a = _square(x, "numpy.linalg.cholesky")
     n = a.shape[-1]
     rows = iota((n,), 0)
     a = swapaxes(a, -1, -2) if upper else a
 
     def step(rest: Tracer, k: Tracer) -> Any:
         column = _column(rest, k)
-        head = np.sqrt(_column(expand_dims(column, -2), k))
+        head = expand_dims(np.sqrt(_column(column, k)), -1)
         column = select(np.greater_equal(rows, k), column / head, value(0, a.dtype))
         return rest - expand_dims(column, -1) * expand_dims(column, -2), column
     _, columns = _control.scan(step, a, rows)
@@ -318,7 +318,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     def step(carry: Any, k: Tracer) -> Any:
         r, q = carry
         column = _column(r, k)
-        head = _column(expand_dims(column, -2), k)
+        head = _column(column, k)
         below = select(np.greater(rows, k), column, zero)
         size = norm(below, axis=-1)
         length = np.hypot(head, size)

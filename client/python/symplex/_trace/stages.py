@@ -112,7 +112,7 @@ def _level(graph: Graph, nodes: Sequence[Node], k: int, level: dict[int, int], m
     wanted: list[Any] = []
     final = k == max(level.values())
     for x in [*(x for n in later for x in n.inputs), *graph.outputs]:
-        passes = id(x) in made or (leaf(x) and (any(x in n.inputs for n in calls) or (
+        passes = id(x) in made or (leaf(x) and (any(x is y for n in calls for y in n.inputs) or (
             final and any(x is y for y in graph.outputs))))
         if passes and not any(x is y for y in wanted):
             wanted.append(x)
