@@ -462,6 +462,18 @@ static PyObject *reset_state(PyObject *object, PyObject *ignored)
     return Py_NewRef(Py_None);
 }
 
+/* In a child process: a thread that held the lock is not there, so it gets a new one; the old one cannot be freed. */
+static PyObject *after_fork(PyObject *object, PyObject *ignored)
+{
+    PyThread_type_lock lock = PyThread_allocate_lock();
+    (void)ignored;
+    if (lock == NULL) {
+        return PyErr_NoMemory();
+    }
+    module_of(object)->lock = lock;
+    return Py_NewRef(Py_None);
+}
+
 static PyMethodDef methods[] = {
     {"_tensors", tensors, METH_NOARGS, "[(role, name, dtype, shape)]"},
     {"_symbols", symbols, METH_NOARGS, "{name: [(low, high, step)]}"},
@@ -471,6 +483,7 @@ static PyMethodDef methods[] = {
     {"_state", state, METH_VARARGS,
      "(name, array, write): copies state out of or into the module."},
     {"_reset_state", reset_state, METH_NOARGS, "All state gets its first values."},
+    {"_after_fork", after_fork, METH_NOARGS, "In a child process: its lock is free."},
     {"_profile", (PyCFunction)(void (*)(void))sxp_profile, METH_VARARGS | METH_KEYWORDS,
      "As a call: (results, what each launch took)."},
     {NULL, NULL, 0, NULL}};

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import json
 import os
+import weakref
 from typing import Any, NamedTuple, Union
 
 from symplex import _c
@@ -30,6 +31,9 @@ class Module(_c.Module):
     given by position. A module may be called by several threads; its runs come one after the other, without the
     interpreter's lock.
     """
+
+    def __init__(self, *opened: Any) -> None:
+        _OPEN.add(self)
 
     compiled: dict[str, Any] | None = None
     """Of a module that was compiled here: key, tier, hit, cost_s, total_s."""
@@ -97,6 +101,18 @@ class Module(_c.Module):
             return ", ".join(f"{t.name}: {t.dtype}[{', '.join(map(str, t.shape))}]" for t in tensors)
 
         return f"<symplex.Module ({text(self.inputs)}) -> ({text(self.outputs)}), {self.info['target']}>"
+
+
+_OPEN: "weakref.WeakSet[Module]" = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    """Threads that hold locks of modules are not there in a child."""
+    for module in list(_OPEN):
+        module._after_fork()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def load(module: Union[str, os.PathLike[str], bytes, bytearray, memoryview], *, threads: int = 0) -> Module:

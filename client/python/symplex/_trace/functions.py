@@ -36,8 +36,9 @@ def clip(a: Any, a_min: Any = None, a_max: Any = None, *, min: Any = None, max: 
 def triangle(lower: bool) -> Callable[..., Tracer]:
     def build(m: Any, k: int = 0) -> Tracer:
         m = value(m)
-        if m.ndim < 2:
-            raise ValueError(f"a triangle of {m.ndim} dimensions, at least 2 are needed ({place()})")
+        if m.ndim == 0:
+            raise ValueError(f"a triangle of a value without dimensions ({place()})")
+        m = broadcast_to(m, (m.shape[0], m.shape[0])) if m.ndim == 1 else m
         column, row = iota(m.shape[-2:], 1), iota(m.shape[-2:], 0)
         inside = compare(column - row, "le" if lower else "ge", k)
         return select(inside, m, full((), 0, m.dtype))
@@ -67,11 +68,11 @@ def arg_extreme(largest: bool) -> Callable[..., Tracer]:
     """Of equals the first; NaN before all."""
     def build(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tracer:
         x = value(a)
-        flat = axis is None
+        flat = axis is None or (x.ndim == 0 and axis in (0, -1))
         if (x.size if flat else x.shape[one_axis(x, axis)]) == 0:
             raise ValueError(f"an extreme of nothing ({place()})")
         first = largest or x.dtype.kind == "f"
-        _, places, at = ordered(-x if first and not largest else x, axis, first, 1)
+        _, places, at = ordered(-x if first and not largest else x, None if flat else axis, first, 1)
         if flat:
             return reshape(places, (1,) * x.ndim if keepdims else ())
         return places if keepdims else squeeze(places, at)

@@ -302,7 +302,7 @@ def one_axis(x: Tracer, axis: int) -> int:
 
 
 def reduce(x: Tracer, reducer: str, axis: Any = None, keepdims: bool = False) -> Tracer:
-    axes = axes_of(x, axis)
+    axes = () if x.ndim == 0 and axis in (0, -1) else axes_of(x, axis)  # NumPy lets a number have that axis, too
     if reducer in ("maximum", "minimum") and any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes):
         raise ValueError(f"the {reducer} of nothing ({place()})")
     shape = tuple(n for d, n in enumerate(x.shape) if d not in axes)
