@@ -387,6 +387,14 @@ static sx_code perform(sx_ctx *cx, const sxc_source *source, const sx_core_reque
     sx_span part[SX_PART_COUNT];
     SX_TRY(sx_core_key_of_graph(cx, source->graph, &full, &info->key, part));
     call c = {.cx = cx, .request = &full, .options = options, .info = info, .result = result};
+    bool pins = options->find != NULL && !optimize;
+    sx_code pinned = pins ? options->find(cx, options->pins, &info->key, result) : SX_ABSENT;
+    if (pinned != SX_ABSENT) {
+        (void)snprintf(info->tier, sizeof(info->tier), "session");
+        info->total_us = now_us() - start;
+        return pinned;
+    }
+    sx_ctx_reset_error(cx);
     SX_TRY(reach(&c));
     sx_code code = SX_OK;
     if (c.connection != NULL) {
@@ -400,6 +408,9 @@ static sx_code perform(sx_ctx *cx, const sxc_source *source, const sx_core_reque
         code = compile_local(&c, optimize);
     }
     sxc_disconnect(c.connection);
+    if (code == SX_OK && pins) {
+        code = options->commit(cx, options->pins, &info->key, result);
+    }
     info->total_us = now_us() - start;
     return code;
 }

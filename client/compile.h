@@ -27,9 +27,15 @@ typedef struct {
     void *progress_self;
     /* The symplex-client that compiles where no daemon does. NULL: it is looked for (spawn.h). */
     const char *program;
+    /* For modules: `find` is asked before anything is compiled, SX_ABSENT if nothing is known, and `commit` is told
+     * what came out, which it may replace. Both NULL: nobody is asked. */
+    sx_code (*find)(sx_ctx *cx, void *pins, const sx_key *key, sx_buf *module);
+    sx_code (*commit)(sx_ctx *cx, void *pins, const sx_key *key, sx_buf *module);
+    void *pins;
 } sxc_compile_options;
 typedef struct {
-    /* "ram" and "disk" are hits of the daemon's cache; "none": the daemon compiled; "process": we did. */
+    /* "session": the pinned one; "ram" and "disk" are hits of the daemon's cache; "none": the daemon compiled;
+     * "process": we did. */
     char tier[16];
     /* What compiling took, whether it was now or earlier. */
     uint64_t cost_us;

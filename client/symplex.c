@@ -14,6 +14,7 @@
 #include "client/module_file.h"
 #include "client/runtime/pool.h"
 #include "client/spawn.h"
+#include "client/symplex_session.h"
 
 #define ARENA_BYTES_MAX ((size_t)16 << 30)
 #define MODULE_BYTES_MAX ((size_t)2 << 30)
@@ -39,8 +40,9 @@ _Static_assert(SYMPLEX_RANK_MAX == SX_MODULE_RANK_MAX, "symplex.h: rank");
 
 struct symplex_client {
     char socket[SXC_PATH_MAX];
-    symplex_options options; /* options.socket is not used */
-    char *failure;           /* the whole text of the last call, if it failed; from malloc */
+    symplex_options options;  /* options.socket is not used */
+    symplex_session *session; /* of its compilations; NULL: none */
+    char *failure;            /* the whole text of the last call, if it failed; from malloc */
 };
 
 /* ---- calls ---- */
@@ -145,6 +147,18 @@ void symplex_close(symplex_client *client)
         free(client->failure);
         free(client);
     }
+}
+
+symplex_code symplex_client_join(symplex_client *client, symplex_session *session,
+                                 symplex_error *error)
+{
+    if (client == NULL) {
+        return sxc_call_misuse(error, "symplex_client_join: no client");
+    }
+    sx_ctx cx;
+    sxc_call_begin(&cx);
+    client->session = session;
+    return sxc_call_finish(&cx, SX_OK, error);
 }
 
 const char *symplex_client_error(const symplex_client *client)
@@ -298,12 +312,26 @@ static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_
     return read_intervals(cx, program, request);
 }
 
+static sx_code find_pinned(sx_ctx *cx, void *pins, const sx_key *key, sx_buf *module)
+{
+    return sxc_session_find(cx, pins, key, module);
+}
+
+static sx_code commit_pinned(sx_ctx *cx, void *pins, const sx_key *key, sx_buf *module)
+{
+    return sxc_session_commit(cx, pins, key, module);
+}
+
 static sxc_compile_options options_of(const symplex_client *client, const symplex_program *program)
 {
     static const sxc_daemon_mode mode[] = {[SYMPLEX_DAEMON_AUTO] = SXC_MODE_AUTO,
                                            [SYMPLEX_DAEMON_ONLY] = SXC_MODE_ONLY,
                                            [SYMPLEX_DAEMON_NEVER] = SXC_MODE_NEVER};
-    return (sxc_compile_options){.socket = client->socket,
+    bool pins = client->session != NULL;
+    return (sxc_compile_options){.find = pins ? find_pinned : NULL,
+                                 .commit = pins ? commit_pinned : NULL,
+                                 .pins = client->session,
+                                 .socket = client->socket,
                                  .daemon = mode[client->options.daemon],
                                  .refresh = (program->flags & SYMPLEX_REFRESH) != 0,
                                  .message = client->options.message,
@@ -318,7 +346,8 @@ static void describe(const sxc_compile_info *from, symplex_compiled *info)
         *info = (symplex_compiled){.cost_us = from->cost_us, .total_us = from->total_us};
         sx_key_print(&from->key, info->key);
         (void)snprintf(info->tier, sizeof(info->tier), "%s", from->tier);
-        info->hit = strcmp(from->tier, "ram") == 0 || strcmp(from->tier, "disk") == 0;
+        info->hit = strcmp(from->tier, "ram") == 0 || strcmp(from->tier, "disk") == 0 ||
+                    strcmp(from->tier, "session") == 0;
     }
 }
 

@@ -166,7 +166,7 @@ typedef struct {
 
 typedef struct {
     char key[65]; /* hex: program, target, extents, options, compiler; not the weights */
-    /* "ram", "disk": a hit; "none": compiled by the daemon; "process": compiled here */
+    /* "ram", "disk", "session" (as pinned): a hit; "none": compiled by the daemon; "process": compiled here */
     char tier[16];
     int hit;           /* 1: from the cache */
     uint64_t cost_us;  /* what compiling took, then or now */
@@ -434,6 +434,55 @@ SYMPLEX_API symplex_code symplex_module_state_write(symplex_module *module, size
 /* All state gets its first values, as when the module was opened.
  *   errors   SYMPLEX_USAGE no module */
 SYMPLEX_API symplex_code symplex_module_state_reset(symplex_module *module, symplex_error *error);
+
+/* ---- session: the ranks of a job use the same modules ----
+ *
+ * Ranks that compile the same program may get different modules: one finds it in a cache, another compiles after the
+ * cache has changed. With other rounding, or another order of collectives, the job is then wrong, or hangs. In a
+ * session the first module that a rank of the job got for a key is pinned, and all others get that one; a check
+ * compares what all ranks used, before the first collective:
+ *
+ *     symplex_session_open(NULL, "job-17", rank, world, &session, &error);
+ *     symplex_client_join(client, session, &error);
+ *     symplex_compile(client, ...);
+ *     symplex_session_check(session, 60000, &error);       SYMPLEX_MISMATCH names rank and key
+ *
+ * The ranks are processes of one user that reach the same daemon. Those of several machines compare
+ * symplex_session_digest by means of their own. A session and the clients that joined it are used by one thread at a
+ * time. */
+typedef struct symplex_session symplex_session;
+
+/* Comes to the session of the job, which the first rank makes. `job` is 1 to 256 bytes, `world` the number of ranks, at
+ * most 4096, and `rank` from 0. The connection lasts as long as the session; if it ends, or the daemon is started
+ * again, the next call comes back, and what this rank used is still known. Of the options `socket`, `stop` and `self`
+ * count.
+ *   errors   SYMPLEX_NODAEMON; SYMPLEX_DENIED a stranger; SYMPLEX_INPUT another number of ranks than others say, or a
+ *            rank that another process has; SYMPLEX_BUSY too many sessions */
+SYMPLEX_API symplex_code symplex_session_open(const symplex_options *options, const char *job,
+                                              uint32_t rank, uint32_t world,
+                                              symplex_session **session, symplex_error *error);
+/* Leaves the job; the session ends when all ranks have left, or nobody comes back for long. NULL is allowed. */
+SYMPLEX_API void symplex_session_close(symplex_session *session);
+/* Modules that the client compiles are pinned to those of the session from now on, also where the client compiles in a
+ * process of its own. NULL: no more. The session is closed after the client, or leaves it first. A compilation may then
+ * also end with the errors of symplex_session_open, and with SYMPLEX_MISMATCH if another module is pinned whose bytes
+ * the daemon does not keep any more. */
+SYMPLEX_API symplex_code symplex_client_join(symplex_client *client, symplex_session *session,
+                                             symplex_error *error);
+/* Something else that must be the same for all ranks: it is compared by the next checks. The same name again replaces
+ * it. */
+SYMPLEX_API symplex_code symplex_session_note(symplex_session *session, const char *name,
+                                              const void *bytes, size_t size, symplex_error *error);
+/* Waits until all ranks have come to the check, and compares what they used. All hear the same.
+ *   errors   SYMPLEX_MISMATCH with rank, key or name, and both digests; SYMPLEX_TIMEOUT ranks did not come within
+ *            `timeout_ms`, named; SYMPLEX_ABSENT a rank left, or died (it lost its connection for 5 s), named;
+ *            SYMPLEX_CANCELLED by `stop`; SYMPLEX_NODAEMON */
+SYMPLEX_API symplex_code symplex_session_check(symplex_session *session, uint64_t timeout_ms,
+                                               symplex_error *error);
+/* A digest of all that this rank used so far, equal where ranks used the same, and how much that was. `count` may be
+ * NULL. */
+SYMPLEX_API symplex_code symplex_session_digest(symplex_session *session, uint8_t digest[32],
+                                                size_t *count, symplex_error *error);
 
 /* ---- store: bytes that the daemon keeps for other caches ----
  *

@@ -318,6 +318,69 @@ sx_code sxc_cmd_cache_stats(sxc_cli *cli)
     return sxc_ask(cli, SX_METHOD_ARTEFACT_CACHES, &args, SXC_ANSWER_MS, print_caches);
 }
 
+/* ---- sessions ---- */
+
+#define SESSION_HEADS ">SESSION|JOB|>RANKS|>OPEN|>GONE|>AT CHECK|>CHECKS|>PINS|>BYTES|>IDLE S|>UID"
+static void put_session(sxc_table *table, const sx_session_row *row)
+{
+    sxc_table_put(table, "%lld", (long long)row->session);
+    sxc_table_put_span(table, row->job);
+    sxc_table_put(table, "%lld", (long long)row->world);
+    sxc_table_put(table, "%lld", (long long)row->open);
+    sxc_table_put(table, "%lld", (long long)row->gone);
+    sxc_table_put(table, "%lld", (long long)row->waiting);
+    sxc_table_put(table, "%lld", (long long)row->round);
+    sxc_table_put(table, "%lld", (long long)row->pins);
+    sxc_table_put(table, "%lld", (long long)row->bytes);
+    sxc_table_put(table, "%.1f", (double)row->idle_ms / 1e3);
+    sxc_table_put(table, "%lld", (long long)row->uid);
+}
+
+static sx_code print_sessions(sxc_cli *cli, const void *reply, sx_buf *out)
+{
+    const sx_session_list_result *r = reply;
+    sxc_table table;
+    sxc_table_init(&table, cli->cx, SESSION_HEADS);
+    for (uint32_t i = 0; i < r->sessions.count; i++) {
+        put_session(&table, &r->sessions.items[i]);
+    }
+    return sxc_table_print(&table, out);
+}
+
+sx_code sxc_cmd_session(sxc_cli *cli)
+{
+    sx_empty args = {0};
+    return sxc_ask(cli, SX_METHOD_SESSION_LIST, &args, SXC_ANSWER_MS, print_sessions);
+}
+
+static sx_code print_session(sxc_cli *cli, const void *reply, sx_buf *out)
+{
+    const sx_session_show_result *r = reply;
+    sxc_table table, ranks;
+    sxc_table_init(&table, cli->cx, SESSION_HEADS);
+    for (uint32_t i = 0; i < r->session.count; i++) {
+        put_session(&table, &r->session.items[i]);
+    }
+    SX_TRY(sxc_table_print(&table, out));
+    sxc_table_init(&ranks, cli->cx, ">RANK|STATE|>SINCE S|>PROCESS");
+    for (uint32_t i = 0; i < r->ranks.count; i++) {
+        sxc_table_put(&ranks, "%lld", (long long)r->ranks.items[i].rank);
+        sxc_table_put_span(&ranks, r->ranks.items[i].state);
+        sxc_table_put(&ranks, "%.1f", (double)r->ranks.items[i].since_ms / 1e3);
+        sxc_table_put(&ranks, "%lld", (long long)r->ranks.items[i].pid);
+    }
+    sx_buf_put_u8(out, '\n');
+    return sxc_table_print(&ranks, out);
+}
+
+sx_code sxc_cmd_session_show(sxc_cli *cli)
+{
+    sx_session_args args = {0};
+    SX_TRY(sxc_parse_i64(cli->cx, "session", sx_span_of(cli->argument[0]), 1, INT64_MAX,
+                         &args.session));
+    return sxc_ask(cli, SX_METHOD_SESSION_SHOW, &args, SXC_ANSWER_MS, print_session);
+}
+
 /* ---- jobs, status ---- */
 
 static sx_code print_jobs(sxc_cli *cli, const void *reply, sx_buf *out)

@@ -73,6 +73,7 @@ static const char *learn(sxd_artefacts *artefacts, uint32_t kind, sx_span name)
 const char *sxd_artefact_cache_of(sxd_service *service, uint32_t kind, uint32_t space,
                                   const sx_key *key)
 {
+    SX_ASSERT(kind >= SXD_KIND_ARTEFACT && (space & SXD_ARTEFACT_SPACE) != 0);
     const char *known = known_name(service->artefacts, kind);
     if (known != NULL) {
         return known;
@@ -128,6 +129,7 @@ static int64_t waited_ms(const sxd_call *call)
 void sxd_artefact_answer_found(sxd_call *call, sx_blob *blob, const sx_cache_info *info)
 {
     sxd_service *service = sxd_service_of(call);
+    SX_ASSERT(blob != NULL && sxd_ask_of(call)->waiter.of == NULL);
     sx_artefact_get_result result = {.state = SX_SPAN_LITERAL("found"),
                                      .waited_ms = waited_ms(call)};
     SX_PUT(&result, artefact_get_result, tier,
@@ -141,6 +143,7 @@ void sxd_artefact_answer_found(sxd_call *call, sx_blob *blob, const sx_cache_inf
 
 void sxd_artefact_answer(sxd_call *call, const char *state, int64_t lease)
 {
+    SX_ASSERT(sxd_ask_of(call)->waiter.of == NULL);
     sx_artefact_get_result result = {.state = sx_span_of(state), .waited_ms = waited_ms(call)};
     if (lease != 0) {
         SX_PUT(&result, artefact_get_result, lease, lease);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/service/artefact.h"
+#include "daemon/service/gang.h"
 #include "daemon/service/search.h"
 
 #define PROTO_VERSION 1
@@ -455,6 +456,12 @@ void sxd_call_dispatch(sxd_call *call)
     case SX_METHOD_ARTEFACT_PUT: sxd_artefact_put(call); return;
     case SX_METHOD_ARTEFACT_RELEASE: sxd_artefact_release(call); return;
     case SX_METHOD_ARTEFACT_CACHES: sxd_artefact_caches(call); return;
+    case SX_METHOD_SESSION_OPEN: sxd_gang_open(call); return;
+    case SX_METHOD_SESSION_PIN: sxd_gang_pin(call); return;
+    case SX_METHOD_SESSION_CHECK: sxd_gang_check(call); return;
+    case SX_METHOD_SESSION_CLOSE: sxd_gang_leave(call); return;
+    case SX_METHOD_SESSION_LIST: sxd_gang_list(call); return;
+    case SX_METHOD_SESSION_SHOW: sxd_gang_show(call); return;
     case SX_METHOD_STATUS: serve_status(call); return;
     case SX_METHOD_SHUTDOWN: serve_shutdown(call); return;
     case SX_METHOD_WORK:

@@ -158,6 +158,7 @@ void sxd_lease_wait(sxd_lease *lease, sxd_call *call)
 
 uint32_t sxd_lease_end(sxd_lease *lease, sx_blob *blob, const sx_cache_info *info)
 {
+    SX_ASSERT(blob != NULL);
     uint32_t served = 0;
     while (lease->waiters.first != NULL) {
         sxd_call *call = take(lease, lease->waiters.first);
@@ -171,6 +172,7 @@ uint32_t sxd_lease_end(sxd_lease *lease, sx_blob *blob, const sx_cache_info *inf
 
 void sxd_lease_pass(sxd_lease *lease)
 {
+    SX_ASSERT(lease->service->artefacts->lease_count > 0);
     sxd_alarm_stop(lease->service->base, &lease->alarm);
     sxd_waiter *waiter = lease->waiters.first;
     while (waiter != NULL && sxd_ask_of(sxd_call_of(waiter))->claim_ms == 0) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "daemon/service/artefact.h"
+#include "daemon/service/gang.h"
 #include "daemon/service/search.h"
 #include "trust/trust.h"
 
@@ -91,6 +92,7 @@ static void leave(void *self, sxd_call *call)
 static void closed(void *self, uint64_t peer)
 {
     sxd_lease_forget(self, peer);
+    sxd_gang_forget(self, peer);
 }
 
 void sxd_call_pin(sxd_call *call)
@@ -187,6 +189,7 @@ sx_code sxd_service_open(sx_ctx *cx, sxd_service *service)
     sxd_search_open(service);
     sxd_spread_open(service);
     service->start_ms = sxd_base_now(service->base);
+    service->next_gang = sxd_gang_first_id();
     return SX_OK;
 }
 
@@ -195,6 +198,7 @@ void sxd_service_sweep(sxd_service *service)
 {
     sxd_queue_sweep(service);
     sxd_search_sweep(service);
+    sxd_gang_sweep(service);
 }
 
 bool sxd_service_quiet(const sxd_service *service)
@@ -213,6 +217,7 @@ void sxd_service_drain(sxd_service *service, bool fast)
     SX_ASSERT(service->base->phase == SXD_DRAINING);
     sxd_search_drain(service);
     sxd_lease_drain(service);
+    sxd_gang_drain(service);
     if (fast) {
         sxd_service_halt(service, "the daemon is stopping");
     }
@@ -245,6 +250,7 @@ void sxd_service_fini(sxd_service *service)
     uv_mutex_destroy(&service->search_lock);
     sx_trust_key_close(&service->key);
     sxd_artefact_close(service);
+    sxd_gang_fini(service);
     free(service->memo);
     service->memo = NULL;
 }

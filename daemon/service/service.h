@@ -6,6 +6,7 @@
  *   library.c  stored e-graphs of programs that may equal the one asked for
  *   queue.c    compilations under way and who waits for them      jobs.c   their table
  *   artefact.h bytes that are kept for caches of others, and who makes them
+ *   gang.h     sessions: the ranks of a job use the same modules
  *   search.h   optimisations of minutes or hours, in steps
  */
 #ifndef SX_DAEMON_SERVICE_SERVICE_H
@@ -21,6 +22,7 @@ typedef struct sxd_job sxd_job;
 typedef struct sxd_search sxd_search; /* search.h */
 typedef struct sxd_search_lane sxd_search_lane;
 typedef struct sxd_artefacts sxd_artefacts; /* artefact.h */
+typedef struct sxd_gang sxd_gang;           /* gang.h */
 
 /* What a pool thread made of a request: the key, and the program as it was read, which lies in `cx`. */
 typedef struct {
@@ -40,6 +42,7 @@ typedef struct {
     sxd_key key;
     int64_t seen_seq;        /* the newest event that the client has */
     struct sxd_lease *lease; /* for which it waits; artefact.h */
+    sxd_gang *gang;          /* for whose ranks it waits; gang.h */
     int64_t claim_ms;        /* it would take the lease over for so long; 0: it would not */
     uint64_t since_ms;       /* loop time at which it began to wait for it */
     bool coalesced;
@@ -156,7 +159,11 @@ struct sxd_service {
     void *self;
     sx_cache *cache;
     sxd_artefacts *artefacts;
-    sx_trust_key key; /* of the state directory: signs what workers verified */
+    sxd_gang *gangs; /* sessions of jobs, oldest first */
+    uint32_t gang_count;
+    int64_t next_gang;
+    uint64_t gang_bytes; /* of all pinned modules */
+    sx_trust_key key;    /* of the state directory: signs what workers verified */
     uv_timer_t cache_timer;
     uv_async_t cache_wake;
     uint64_t start_ms;

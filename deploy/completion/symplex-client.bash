@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile tune run verify determinism explain optimize sharding grad prove egraph extract plot module ptx cache jobs search status ping shutdown doctor targets ops rules worker version help"
+        words="compile run verify determinism explain optimize sharding grad prove egraph extract plot module ptx cache jobs search session status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -35,9 +35,10 @@ _symplex_client() {
             "search cancel") words="--help --json --socket" ;;
             "search extend") words="--help --json --socket --budget" ;;
             "search remove") words="--help --json --socket" ;;
+            "session ls") words="--help --json --socket" ;;
+            "session show") words="--help --json --socket" ;;
             "targets show") words="--help --json --device" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler --times" ;;
-            "tune "*) words="--help --json --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --times" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --graph --steps --state-in --state-out --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "determinism "*) words="--help --json --random --fuel" ;;
@@ -50,6 +51,7 @@ _symplex_client() {
             "extract "*) words="--help --json --fuel --seconds" ;;
             "jobs "*) words="--help --json --socket" ;;
             "search "*) words="--help --json --socket" ;;
+            "session "*) words="--help --json --socket" ;;
             "status "*) words="--help --json --socket" ;;
             "ping "*) words="--help --json --socket" ;;
             "shutdown "*) words="--help --json --socket --fast" ;;

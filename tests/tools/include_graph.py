@@ -26,8 +26,9 @@ CIRCLES = {
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
     ("client/operation/build", "client/operation/operation"):
         "operation.h is what others include; build.h is what the files of the folder share",
-    ("client/symplex", "client/symplex_inside"):
-        "symplex.h is what others include; symplex_inside.h is what the files behind it share, with its types",
+    ("client/symplex", "client/symplex_inside", "client/symplex_session"):
+        "symplex.h is what others include; symplex_inside.h and symplex_session.h are what the files behind it share, "
+        "with its types",
     ("client/runtime/device", "client/runtime/device_inside", "client/runtime/program", "client/runtime/runtime"):
         "runtime.h is what others include; program.h is what its files share, device.h what of it is on a GPU, and "
         "device_inside.h what the files behind that share",
@@ -41,9 +42,9 @@ CIRCLES = {
         "fused.h is what others include; fused_body.h is what its files share",
     ("core/optimize/optimize", "core/optimize/optimizer"):
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
-    ("daemon/service/artefact", "daemon/service/search", "daemon/service/service"):
-        "service.h is what others include; search.h and artefact.h are what the files of searches and of artefacts "
-        "share, and service.c opens them",
+    ("daemon/service/artefact", "daemon/service/gang", "daemon/service/search", "daemon/service/service"):
+        "service.h is what others include; search.h, artefact.h and gang.h are what the files of searches, artefacts "
+        "and sessions of jobs share, and service.c opens them",
     ("daemon/work/task", "daemon/work/work"):
         "work.h is what others include; task.c gives tasks to the workers of work.h",
     ("core/pareto", "core/pipeline"):

@@ -100,6 +100,7 @@ typedef struct {
     symplex_options options;
     symplex_program program;
     symplex_compiled info;
+    PyObject *session; /* NULL: none */
     void *bytes;
     size_t size;
     symplex_error error;
@@ -114,6 +115,9 @@ static void work(request *r)
     if (code != SYMPLEX_OK) {
         return;
     }
+    if (r->session != NULL) {
+        (void)symplex_client_join(client, sxp_session_lock(r->session), NULL);
+    }
     if (r->what == TO_TEXT) {
         char *text = NULL;
         code = symplex_optimize(client, &r->program, &text, &r->size, &r->error);
@@ -124,6 +128,9 @@ static void work(request *r)
         code = symplex_compile(client, &r->program, &r->bytes, &r->size, &r->info, &r->error);
     }
     r->text = code != SYMPLEX_OK ? strdup(symplex_client_error(client)) : NULL;
+    if (r->session != NULL) {
+        sxp_session_unlock(r->session);
+    }
     symplex_close(client);
 }
 
@@ -152,9 +159,11 @@ static PyObject *run(request *r, waiter *w)
     r->options.progress = show;
     r->options.stop = ask;
     r->options.self = w;
+    r->session = Py_XNewRef(state->session);
     w->thread = PyEval_SaveThread();
     work(r);
     PyEval_RestoreThread(w->thread);
+    Py_XDECREF(r->session);
     PyObject *result = NULL;
     if (w->failed || PyErr_Occurred()) {
         w->failed = true; /* the exception of a signal or of a callback stays */

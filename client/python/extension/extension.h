@@ -23,6 +23,7 @@ typedef struct {
     PyObject *dtype_error, *shape_error; /* an argument of a wrong element type, of a wrong shape */
     PyObject *layout_error;              /* with gaps, read-only, on a GPU, overlapping */
     PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
+    PyObject *session;                    /* of compilations; NULL: none */
     /* Classes of arrays with DLPack's table of C functions, and that table; the latest one takes the place of the
      * oldest. */
     PyObject *exchange_class[SXP_EXCHANGE_COUNT];
@@ -82,6 +83,15 @@ extern PyType_Spec sxp_module_spec;
 /* ---- the type symplex._c.Store ---- */
 
 extern PyType_Spec sxp_store_spec;
+
+/* ---- the type symplex._c.Session ---- */
+
+extern PyType_Spec sxp_session_spec;
+PyObject *sxp_set_session(PyObject *module, PyObject *session);
+/* Without the interpreter's lock: its session, for one thread at a time; NULL: it is closed. It is to be unlocked in
+ * both cases. */
+symplex_session *sxp_session_lock(PyObject *self);
+void sxp_session_unlock(PyObject *self);
 
 /* ---- compiling ---- */
 

@@ -92,6 +92,7 @@ static int begin(PyObject *module)
     }
     int added = add_type(module, "Module", &sxp_module_spec);
     added = added == 0 ? add_type(module, "Store", &sxp_store_spec) : added;
+    added = added == 0 ? add_type(module, "Session", &sxp_session_spec) : added;
     return added == 0 ? PyModule_AddStringConstant(module, "version", symplex_version()) : added;
 }
 
@@ -99,7 +100,7 @@ static PyObject **field_of(sxp_state *state, size_t index)
 {
     PyObject **field[] = {&state->by_code,     &state->error,        &state->dtype_error,
                           &state->shape_error, &state->layout_error, &state->empty,
-                          &state->asarray,     &state->dtype_of};
+                          &state->asarray,     &state->dtype_of,     &state->session};
     size_t count = sizeof(field) / sizeof(field[0]);
     return index < count                        ? field[index]
            : index - count < SXP_EXCHANGE_COUNT ? &state->exchange_class[index - count]
@@ -129,6 +130,7 @@ static PyMethodDef methods[] = {
     {"compile", sxp_compile, METH_VARARGS,
      "A program to module file, text or file; see symplex.compile."},
     {"ping", sxp_ping, METH_VARARGS, "Who answers on a socket: (version, build, boot id, pid)."},
+    {"set_session", sxp_set_session, METH_O, "Compilations belong to this Session; None: to none."},
     {"xla_register", sxp_xla_register, METH_O,
      "The number by which a custom call of XLA names a module; the module stays open."},
     {"xla_handler", sxp_xla_handler, METH_NOARGS, "A capsule with the handler of such calls."},

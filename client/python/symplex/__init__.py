@@ -9,6 +9,7 @@
     print(symplex.explain(f))            # what was compiled, why, and what it took
     f = symplex.jax.jit(jax_function)    # instead of jax.jit
     f = torch.compile(model, backend="symplex")          # with the wheel installed, or after import symplex.torch
+    with symplex.session(job="run-17", rank=0, world=8) as session: ...     # the same modules on all ranks
     symplex.caches.install()             # the caches of PyTorch, Triton and JAX at the daemon
 
 `python -m symplex doctor` says what works here.
@@ -22,6 +23,7 @@ from symplex._errors import (Busy, Cancelled, CompileError, CorruptModule, Denie
                              LayoutError, LimitExceeded, Mismatch, NoDaemon, NotFound, OutOfMemory, ShapeError,
                              SystemFailure, TimedOut, Unimplemented, UsageError)
 from symplex._module import Module, Tensor, load
+from symplex._session import Session, session
 from symplex._c import version as __version__
 
 if TYPE_CHECKING:
@@ -37,9 +39,9 @@ _TRACING = {"Function": "_jit", "TraceError": "_trace.size", "axis": "_trace.siz
 
 __all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "Denied", "Error", "Function",
            "InputError", "LayoutError", "LimitExceeded", "Mismatch", "Module", "NoDaemon", "NotFound",
-           "OutOfMemory", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
+           "OutOfMemory", "Session", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
            "Unimplemented", "UsageError", "axis", "compile", "compile_bytes", "compile_file", "compile_onnx", "cond",
-           "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "value_and_grad", "vmap",
+           "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "session", "value_and_grad", "vmap",
            "while_loop"]
 
 

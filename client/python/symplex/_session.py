@@ -1,0 +1,96 @@
+"""Sessions: the ranks of a job use the same modules, and compare what they used before they talk to each other."""
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable
+
+from symplex import _c
+from symplex._errors import Mismatch
+
+_open: list["Session"] = []
+
+
+class Session:
+    """That of one rank; a context manager.
+
+        with symplex.session(job="run-17", rank=rank, world=world) as session:
+            model = symplex.compile_onnx("model.onnx")      # the same module on all ranks
+            session.check()                                  # before the first collective
+            ...
+
+    Inside, compilations of this process take the module that the first rank of the job got for the same key, even if
+    the cache changes in between. Leaving the block without an exception checks once more, if something was compiled
+    since the last check."""
+
+    def __init__(self, job: str, rank: int, world: int, socket: str | None, timeout_s: float) -> None:
+        if not timeout_s >= 0:
+            raise ValueError(f"session: timeout_s is {timeout_s}, needed is 0 or more")
+        if not 0 <= rank < world:
+            raise ValueError(f"session: rank {rank} of {world}, ranks are 0 to {world - 1}")
+        self.job, self.rank, self.world, self.timeout_s = job, rank, world, timeout_s
+        self._session = _c.Session(socket, job, rank, world)
+        self._checked: bytes | None = None
+
+    def __repr__(self) -> str:
+        return f"<symplex session {self.job!r}, rank {self.rank} of {self.world}>"
+
+    def __enter__(self) -> Session:
+        _open.append(self)
+        _c.set_session(self._session)
+        return self
+
+    def __exit__(self, kind: object, *unused: object) -> None:
+        _open.remove(self)
+        _c.set_session(_open[-1]._session if _open else None)
+        try:
+            if kind is None and self._checked is not None and self.digest() != self._checked:
+                self.check()
+        finally:
+            self.close()
+
+    def check(self, timeout_s: float | None = None, gather: Callable[[bytes], Iterable[bytes]] | None = None) -> None:
+        """Waits until all ranks have come here, and compares what they used so far. Raises Mismatch, which names rank
+        and key; TimedOut or NotFound, which name ranks that did not come, or died.
+
+        `gather`: for ranks on several machines, whose daemons do not know each other: a function that gives this
+        rank's bytes to all and returns those of all ranks in order, as an all-gather of the framework does. Then
+        digests of everything are compared by it, and nothing of the daemon."""
+        if gather is not None:
+            self._compare(list(gather(self.digest())))
+        else:
+            wait_s = self.timeout_s if timeout_s is None else timeout_s
+            self._session.check(int(wait_s * 1000))
+        self._checked = self.digest()
+
+    def _compare(self, digests: list[bytes]) -> None:
+        if len(digests) != self.world:
+            raise ValueError(f"session: gather returned {len(digests)} digests, the job has {self.world} ranks")
+        common = max(digests, key=digests.count)
+        wrong = [str(rank) for rank, digest in enumerate(digests) if digest != common]
+        if wrong:
+            ranks = "rank " + wrong[0] if len(wrong) == 1 else "ranks " + ", ".join(wrong)
+            raise Mismatch(f"session '{self.job}': {ranks} used other modules than rank {digests.index(common)}")
+
+    def note(self, name: str, value: Any) -> None:
+        """Something else that must be the same on all ranks, as bytes: a configuration, a tuned choice."""
+        self._session.note(name, value.encode() if isinstance(value, str) else value)
+
+    def digest(self) -> bytes:
+        """Of all keys and modules, and notes, that this rank used so far: 32 bytes."""
+        digest: bytes = self._session.digest()[0]
+        return digest
+
+    @property
+    def used(self) -> int:
+        """How many modules and notes that are."""
+        count: int = self._session.digest()[1]
+        return count
+
+    def close(self) -> None:
+        """Leaves the job; the session ends when all ranks have."""
+        self._session.close()
+
+
+def session(*, job: str, rank: int, world: int, socket: str | None = None, timeout_s: float = 300.0) -> Session:
+    """Comes to the session of the job at the daemon; without a daemon it is NoDaemon. `timeout_s`: how long a check
+    waits for the other ranks."""
+    return Session(job, rank, world, socket, timeout_s)
