@@ -37,7 +37,7 @@ def _run(key: Any, body: Callable[[Emitter, list[Value]], list[Value]], args: Se
         if len(_entries) >= _ENTRIES_MAX:
             _entries.pop(next(iter(_entries)))
         entry = _entries[whole] = Entry(program, compiled(program.text, _OPTIONS))
-    return entry([x.detach() for x in args])
+    return entry.call([x.detach() for x in args])
 
 
 def _strides(shape: Sequence[int]) -> list[int]:

@@ -94,9 +94,9 @@ def _split(module: fx.GraphModule, refused: dict[fx.Node, str], options: Options
 def boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
     """Takes its arguments as one list and empties it, so that they may die before the results are read."""
     def call(args: list[Any]) -> Any:
-        given = list(args)
+        results = run(args)
         args.clear()
-        return run(given)
+        return results
 
     call._boxed_call = True  # type: ignore[attr-defined]
     return call
@@ -110,7 +110,7 @@ def build(module: fx.GraphModule, options: Options) -> Callable[[list[Any]], Any
     elif _computes(n for n in module.graph.nodes if n.op == "call_function"):
         try:
             part = Part(module, options.compiling)
-            return boxed(part.run)
+            return boxed(part.only or part.run)
         except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError) as error:
             _told([str(error)], options.strict)
             return boxed(lambda args: module.forward(*args))

@@ -1,8 +1,10 @@
 """Compiled graphs: a module for each set of extents, called with PyTorch's tensors where they lie."""
 from __future__ import annotations
 
+import functools
 import weakref
-from typing import Any, Sequence
+from builtins import compile as compile_python
+from typing import Any, Callable, Sequence
 
 import sympy
 import torch
@@ -12,10 +14,15 @@ from symplex._compile import compile
 from symplex._errors import CompileError, InputError, LayoutError, LimitExceeded, Unimplemented
 from symplex._module import Module
 from symplex.torch._emit import Unsupported
-from symplex.torch._lower import Output, Program, arguments_of, is_symbolic, lower
+from symplex.torch._lower import Program, arguments_of, is_symbolic, lower
 
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
+
+_CPU = torch.device("cpu")
+# Twice as fast as torch.empty_strided, with the same arguments: made for code that Inductor writes.
+_empty: Callable[..., torch.Tensor] = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
+    lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype, device=_CPU))
 
 _modules: "weakref.WeakValueDictionary[Any, Module]" = weakref.WeakValueDictionary()
 
@@ -33,53 +40,49 @@ def compiled(text: str | None, options: dict[str, Any]) -> Module | None:
 
 
 class Entry:
-    """A program for some extents, and its module."""
+    """A program for some extents, and its module. `call(args)` gives the results; it is Python that is written for the
+    program, as each loop over arguments would cost as much as a small kernel does."""
 
     def __init__(self, program: Program, module: Module | None) -> None:
-        self.program, self.module = program, module
-        if module is None:
-            return
-        used = [program.inputs[int(t.name[len("x"):])] for t in module.inputs]
-        self.places = [i.at for i in used]
-        self.turned = [(k, i.perm) for k, i in enumerate(used) if i.perm is not None]
-        self.order = [int(t.name[len("out"):]) for t in module.outputs]  # a module has an order of its own
-
-    def __call__(self, args: Sequence[Any]) -> list[Any]:
-        made = self._computed(args) if self.module is not None else []
+        self.module = module
+        known: dict[str, Any] = {"module": module, "empty": _empty, "LayoutError": LayoutError, "cpu": _CPU,
+                                 "torch_empty": torch.empty}
+        lines = _module_call(program, module, known) if module is not None else []
         results = []
-        for kind, at, views in self.program.results:
-            x = at if kind == "number" else args[at] if kind == "input" else made[at]
-            for operator, further, keywords in views:
-                x = operator(x, *further, **keywords)
-            results.append(x)
-        return results
-
-    def _computed(self, args: Sequence[Any]) -> list[torch.Tensor]:
-        given = [args[i] for i in self.places]
-        for k, perm in self.turned:
-            given[k] = given[k].permute(perm)
-        made, lying = [], []
-        for output in self.program.outputs:
-            whole, memory = _memory(output)
-            made.append(whole)
-            lying.append(memory)
-        out = tuple([lying[i] for i in self.order])
-        try:
-            self.module(*given, out=out)  # type: ignore[misc]
-        except LayoutError:  # with gaps, or turned in another way than those that were compiled for
-            self.module(*[x.contiguous() for x in given], out=out)  # type: ignore[misc]
-        for output, whole, memory in zip(self.program.outputs, made, lying):
-            if output.plain:
-                whole.copy_(memory)
-        return made
+        for i, (kind, at, views) in enumerate(program.results):
+            text = f"o{at}" if kind == "output" else f"args[{at}]" if kind == "input" else f"number{i}"
+            if kind == "number":
+                known[text] = at
+            for k, (operator, further, keywords) in enumerate(views):
+                known[f"view{i}_{k}"] = functools.partial(_viewed, operator, further, keywords)
+                text = f"view{i}_{k}({text})"
+            results.append(text)
+        body = "\n".join("    " + line for line in [*lines, f"return [{', '.join(results)}]"])
+        exec(compile_python(f"def call(args):\n{body}\n", "<symplex>", "exec"), known)
+        self.call: Callable[[Sequence[Any]], list[Any]] = known["call"]
 
 
-def _memory(output: Output) -> tuple[torch.Tensor, torch.Tensor]:
-    """A tensor with the strides that were promised, and what the module writes."""
-    whole = torch.empty_strided(output.shape, output.stride, dtype=output.dtype, device="cpu")
-    if output.plain:
-        return whole, torch.empty(output.shape, dtype=output.dtype, device="cpu")
-    return whole, whole if output.perm is None else whole.permute(output.perm)
+def _viewed(operator: Any, further: tuple[Any, ...], keywords: dict[str, Any], x: torch.Tensor) -> Any:
+    return operator(x, *further, **keywords)
+
+
+def _module_call(program: Program, module: Module, known: dict[str, Any]) -> list[str]:
+    """Lines that make the outputs o0, o1, ... and run the module."""
+    lines, lying = [], []
+    for i, output in enumerate(program.outputs):
+        known[f"type{i}"] = output.dtype
+        lines.append(f"o{i} = empty({tuple(output.shape)}, {tuple(output.stride)}, type{i})")
+        if output.plain:
+            lines.append(f"p{i} = torch_empty({tuple(output.shape)}, dtype=type{i}, device=cpu)")
+        lying.append(f"p{i}" if output.plain else f"o{i}" if output.perm is None else f"o{i}.permute({output.perm})")
+    used = [program.inputs[int(t.name[len("x"):])] for t in module.inputs]
+    given = [f"args[{i.at}]" + (f".permute({i.perm})" if i.perm is not None else "") for i in used]
+    order = [int(t.name[len("out"):]) for t in module.outputs]  # a module has an order of its own
+    out = f"out = ({''.join(lying[i] + ', ' for i in order)})"
+    lines += [out, "try:", f"    module({''.join(g + ', ' for g in given)}out=out)",
+              "except LayoutError:",  # with gaps, or turned in another way than those that were compiled for
+              f"    module({''.join(f'{g}.contiguous(), ' for g in given)}out=out)"]
+    return lines + [f"o{i}.copy_(p{i})" for i, output in enumerate(program.outputs) if output.plain]
 
 
 class Part:
@@ -99,8 +102,10 @@ class Part:
         self.entries: dict[tuple[int, ...], Entry] = {}
         self.wide: list[tuple[tuple[int, ...], Program, Module | None]] = []
         self.intervals = True
+        self.only: Callable[[Sequence[Any]], list[Any]] | None = None
         if not self.symbols:
-            self._add(())
+            entry = self._add(())
+            self.only = None if self.constants else entry.call
 
     def _add(self, key: tuple[int, ...]) -> Entry:
         known = {symbol: value for (symbol, _, _), value in zip(self.symbols, key)}
@@ -135,13 +140,15 @@ class Part:
         return Entry(program.at(lambda n: _number(n, known)), module)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
+        if self.only is not None:
+            return self.only(args)
         if self.constants:
             args = list(args)
             for at, tensor in self.constants:
                 args.insert(at, tensor)
         key = tuple([int(args[i]) if d is None else args[i].shape[d] for _, i, d in self.symbols])
         entry = self.entries.get(key)
-        return (entry or self._add(key))(args)
+        return (entry or self._add(key)).call(args)
 
 
 def _number(value: Any, known: dict[Any, int]) -> Any:
