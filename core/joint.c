@@ -14,14 +14,32 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "core/base/hash.h"
+#include "core/base/idmap.h"
+
 #define NONE UINT32_MAX
 
 /* ---- which nodes ---- */
+
+/* What nodes cost as one kernel: the question as words, and its answer. */
+typedef struct {
+    uint32_t first, count; /* into prices.word */
+    double ns;
+    bool ok; /* there is such a kernel */
+} answer;
+/* Answers so far: equal layers ask the same. */
+typedef struct {
+    uint64_t *word;
+    answer *answer;
+    uint32_t word_count, word_capacity, answer_count, answer_capacity;
+    sx_idmap map;
+} prices;
 
 /* What is known while groups are made. */
 typedef struct {
     sx_ctx *cx;
     sx_pipe *pipe;
+    prices prices;
     /* [node] it depends on weights alone; where it stands; what it costs alone, 0: not asked yet. */
     bool *constant;
     uint32_t *place;
@@ -34,8 +52,6 @@ typedef struct {
     uint32_t *stack, *seen, round;
     /* [node] its value is an output, or several nodes read it. */
     bool *wanted;
-    sx_analysis *analysis;
-    sx_search_result *search;
 } planning;
 
 static uint32_t root_of(const sx_graph *graph, uint32_t node)
@@ -111,22 +127,109 @@ static sx_code analyse(sx_ctx *cx, const sx_graph *graph, const sx_join *join, s
     return sx_analysis_of_results(cx, &join->whole, type, count, join->root, dtype, join->count, a);
 }
 
-/* What these nodes cost as one kernel. */
-static sx_code price(planning *p, const uint32_t *member, uint32_t count, double *ns, bool *ok)
+/* ---- what they cost ---- */
+
+static sx_code put_word(planning *p, uint64_t word)
 {
-    sx_type type[SX_FUSED_ARGS_MAX];
-    sx_join *join = SX_NEW(p->cx, sx_join);
-    if (join == NULL) {
-        return p->cx->error.code;
+    prices *known = &p->prices;
+    void *array = known->word;
+    SX_TRY(sx_grow(p->cx, &array, &known->word_capacity, known->word_count + 1, sizeof(word)));
+    known->word = array;
+    known->word[known->word_count++] = word;
+    return SX_OK;
+}
+
+static sx_code put_type(planning *p, const sx_type *type)
+{
+    SX_TRY(put_word(p, (uint64_t)type->dtype << 32 | type->rank));
+    for (uint32_t d = 0; d < type->rank; d++) {
+        SX_TRY(put_word(p, (uint64_t)type->dim[d].scale)); /* extents are numbers */
     }
-    SX_TRY(sx_fused_join_nodes(p->cx, p->pipe->graph, member, count, join, ok));
-    if (!*ok) {
+    return SX_OK;
+}
+
+/* The question: what each node computes, of which tensors, which are numbered as they come, and their types. */
+static sx_code put_question(planning *p, const uint32_t *member, uint32_t count)
+{
+    const sx_graph *graph = p->pipe->graph;
+    uint32_t tensor[SX_FUSED_RESULTS_MAX * (SX_FUSED_ARGS_MAX + 1)], known = count;
+    memcpy(tensor, member, count * sizeof(*member));
+    for (uint32_t m = 0; m < count; m++) {
+        const sx_node *node = &graph->node[member[m]];
+        SX_TRY(put_word(p, (uint64_t)node->input_count << 32 | node->attr.i));
+        for (uint32_t k = 0; k < node->input_count; k++) {
+            uint32_t in = sx_graph_input(graph, node, k).i, number = 0;
+            while (number < known && tensor[number] != in) {
+                number++;
+            }
+            SX_TRY(put_word(p, number));
+            if (number == known) {
+                SX_ASSERT(known < SX_COUNT(tensor));
+                tensor[known++] = in;
+                SX_TRY(put_type(p, &graph->node[in].type));
+            }
+        }
+    }
+    return SX_OK;
+}
+
+static bool same_question(const void *self, uint32_t id, const void *probe)
+{
+    const prices *known = self;
+    const answer *a = &known->answer[id], *b = probe;
+    return a->count == b->count && memcmp(known->word + a->first, known->word + b->first,
+                                          a->count * sizeof(*known->word)) == 0;
+}
+
+/* Asks the search; what it takes of memory is given back. */
+static sx_code ask(planning *p, const uint32_t *member, uint32_t count, answer *a)
+{
+    sx_ctx *cx = p->cx;
+    sx_type type[SX_FUSED_ARGS_MAX];
+    sx_join *join = SX_NEW(cx, sx_join);
+    sx_analysis *analysis = SX_NEW(cx, sx_analysis);
+    sx_search_result *search = SX_NEW(cx, sx_search_result);
+    if (join == NULL || analysis == NULL || search == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_fused_join_nodes(cx, p->pipe->graph, member, count, join, &a->ok));
+    if (!a->ok) {
         return SX_OK;
     }
-    SX_TRY(analyse(p->cx, p->pipe->graph, join, type, p->analysis));
-    SX_TRY(sx_search_first(p->cx, p->analysis, p->pipe->device, false, 1, p->search));
-    *ok = p->search->best_count > 0;
-    *ns = *ok ? p->search->best[0].cost_ns : 0;
+    SX_TRY(analyse(cx, p->pipe->graph, join, type, analysis));
+    SX_TRY(sx_search_first(cx, analysis, p->pipe->device, false, 1, search));
+    a->ok = search->best_count > 0;
+    a->ns = a->ok ? search->best[0].cost_ns : 0;
+    return SX_OK;
+}
+
+/* What these nodes cost as one kernel; *ok false: there is none. */
+static sx_code price(planning *p, const uint32_t *member, uint32_t count, double *ns, bool *ok)
+{
+    prices *known = &p->prices;
+    answer a = {.first = known->word_count};
+    SX_TRY(put_question(p, member, count));
+    a.count = known->word_count - a.first;
+    sx_span words = {(const uint8_t *)(known->word + a.first), a.count * sizeof(*known->word)};
+    uint64_t hash = sx_hash64(words, 0);
+    uint32_t found = sx_idmap_find(&known->map, hash, same_question, known, &a);
+    if (found == SX_IDMAP_NONE) {
+        sx_arena outer = p->cx->arena;
+        sx_arena_init(&p->cx->arena, outer.limit_bytes - outer.used_bytes);
+        sx_code code = ask(p, member, count, &a);
+        sx_arena_fini(&p->cx->arena);
+        p->cx->arena = outer;
+        void *array = known->answer;
+        SX_TRY(code);
+        SX_TRY(sx_grow(p->cx, &array, &known->answer_capacity, known->answer_count + 1, sizeof(a)));
+        known->answer = array;
+        known->answer[found = known->answer_count++] = a;
+        SX_TRY(sx_idmap_put(p->cx, &known->map, hash, found));
+    } else {
+        known->word_count = a.first;
+    }
+    *ns = known->answer[found].ns;
+    *ok = known->answer[found].ok;
     return SX_OK;
 }
 
@@ -403,9 +506,7 @@ static sx_code make_planning(sx_ctx *cx, sx_pipe *pipe, planning *p)
                     .reader = SX_NEW_ARRAY(cx, uint32_t, count),
                     .stack = SX_NEW_ARRAY(cx, uint32_t, count),
                     .seen = SX_NEW_ARRAY(cx, uint32_t, count),
-                    .wanted = SX_NEW_ARRAY(cx, bool, count),
-                    .analysis = SX_NEW(cx, sx_analysis),
-                    .search = SX_NEW(cx, sx_search_result)};
+                    .wanted = SX_NEW_ARRAY(cx, bool, count)};
     pipe->group = SX_NEW_ARRAY(cx, sx_pipe_group, count);
     pipe->group_of = SX_NEW_ARRAY(cx, uint32_t, count);
     if (cx->error.code != SX_OK) {
@@ -462,6 +563,7 @@ const sx_pipe_group *sx_pipe_group_of(const sx_pipe *pipe, sx_node_id id)
 /* A group for which there is a kernel. */
 struct sx_pipe_joint {
     const sx_pipe_group *group;
+    const sx_join *join;
     uint32_t kernel;
     /* Over which arguments each result may lie, a set of 1 << argument. */
     uint32_t over[SX_FUSED_RESULTS_MAX];
@@ -473,8 +575,9 @@ static bool same_group(const sx_graph *graph, const sx_pipe_group *a, const sx_p
                        const sx_join *x, const sx_join *y)
 {
     uint32_t count = x->whole.body->arg_count;
-    bool same = a->count == b->count && count == y->whole.body->arg_count &&
-                sx_body_equal(x->whole.body, y->whole.body) &&
+    bool same = a->count == b->count &&
+                graph->node[a->node[0]].attr.i == graph->node[b->node[0]].attr.i &&
+                count == y->whole.body->arg_count && sx_body_equal(x->whole.body, y->whole.body) &&
                 memcmp(x->root, y->root, sizeof(x->root)) == 0;
     for (uint32_t k = 0; k < a->count && same; k++) {
         same = graph->node[a->node[k]].attr.i == graph->node[b->node[k]].attr.i &&
@@ -486,24 +589,16 @@ static bool same_group(const sx_graph *graph, const sx_pipe_group *a, const sx_p
     return same;
 }
 
-static sx_code find_twin(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_group *group,
-                         const sx_join *join, const sx_pipe_joint **twin)
+static const sx_pipe_joint *find_twin(const sx_pipe *pipe, const sx_pipe_group *group,
+                                      const sx_join *join)
 {
-    sx_join *other = SX_NEW(cx, sx_join);
-    if (other == NULL) {
-        return cx->error.code;
-    }
-    *twin = NULL;
-    for (uint32_t i = 0; i < pipe->joint_count && *twin == NULL; i++) {
+    for (uint32_t i = 0; i < pipe->joint_count; i++) {
         const sx_pipe_joint *joint = &pipe->joint[i];
-        const sx_pipe_group *like = joint->group;
-        bool ok = like->count == group->count && pipe->graph->node[like->node[0]].attr.i ==
-                                                     pipe->graph->node[group->node[0]].attr.i;
-        SX_TRY(ok ? sx_fused_join_nodes(cx, pipe->graph, like->node, like->count, other, &ok)
-                  : SX_OK);
-        *twin = ok && same_group(pipe->graph, like, group, other, join) ? joint : NULL;
+        if (same_group(pipe->graph, joint->group, group, joint->join, join)) {
+            return joint;
+        }
     }
-    return SX_OK;
+    return NULL;
 }
 
 /* May each new version that is planned lie where its old one does? */
@@ -588,8 +683,7 @@ sx_code sx_pipe_joint_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_group *gro
 {
     sx_join *join = SX_NEW(cx, sx_join);
     uint32_t tensor[SX_FUSED_ARGS_MAX + SX_FUSED_RESULTS_MAX];
-    sx_pipe_joint joint = {.group = group};
-    const sx_pipe_joint *twin;
+    sx_pipe_joint joint = {.group = group, .join = join};
     if (join == NULL) {
         return cx->error.code;
     }
@@ -600,7 +694,7 @@ sx_code sx_pipe_joint_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_group *gro
         tensor[k] = pipe->tensor_of[join->tensor[k]];
         SX_ASSERT(tensor[k] != NONE);
     }
-    SX_TRY(find_twin(cx, pipe, group, join, &twin));
+    const sx_pipe_joint *twin = find_twin(pipe, group, join);
     if (twin != NULL && fits_versions(pipe, group, join, tensor, twin)) {
         memcpy(tensor + count, result, group->count * sizeof(*result));
         sx_pipe_launch(pipe, twin->kernel, tensor, count + group->count, false);

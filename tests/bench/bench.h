@@ -53,6 +53,7 @@ bool sx_bench_wants(const sx_bench_options *options, const char *case_name);
 /* One function for each benchmark; 0, or an exit status after a message on stderr. */
 int sx_bench_ablation(const sx_bench_options *options);
 int sx_bench_adamw(const sx_bench_options *options);
+int sx_bench_rows(const sx_bench_options *options);
 int sx_bench_attention(const sx_bench_options *options);
 int sx_bench_backward(const sx_bench_options *options);
 int sx_bench_call(const sx_bench_options *options);

@@ -49,6 +49,8 @@ static const bench table[] = {
      "kernels for GPUs, without one: the interpreter of PTX, the assembler, predicted times of "
      "shapes",
      sx_bench_ptx},
+    {"rows", "rows with what is known of them as one kernel, against a kernel for each result",
+     sx_bench_rows},
     {"search", "the lanes of a long search, step by step: objective and bound against fuel",
      sx_bench_search},
 };
