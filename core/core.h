@@ -124,7 +124,7 @@ typedef struct {
     sx_module_info info;
     sx_buf strings, symbol, range, variant, guard, extent, tensor, kernel, part, launch, arg, stage,
         rewrite, check, search, rule, proof, point, sharding, step, program, optimized, code,
-        constants, cubin, map, cases, number;
+        constants, cubin, map, cases, number, axis, pair;
     bool emulated; /* the checks that are added next ran on the emulator and not on the processor */
 } sx_image;
 void sx_image_init(sx_image *image);

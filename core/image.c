@@ -33,7 +33,9 @@
     TABLE(cubin, sx_module_cubin)       \
     TABLE(map, sx_module_map)           \
     TABLE(cases, sx_module_case)        \
-    TABLE(number, sx_module_number)
+    TABLE(number, sx_module_number)     \
+    TABLE(axis, sx_module_axis)         \
+    TABLE(pair, sx_module_pair)
 
 void sx_image_init(sx_image *image)
 {

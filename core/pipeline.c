@@ -8,6 +8,7 @@
 
 #include "core/proof/certificate.h"
 #include "core/ir/check.h"
+#include "core/ir/program.h"
 #include "core/ir/shard.h"
 #include "core/pareto.h"
 #include "core/search/search.h"
@@ -27,7 +28,6 @@ static sx_code read_program(sx_ctx *cx, sx_span text, sx_graph **canonical, sx_o
     } else {
         SX_TRY(sx_graph_canon(cx, graph, canonical));
     }
-    SX_TRY(sx_pipe_refuse_ranks(cx, *canonical, origins != NULL ? *origins : NULL));
     (*canonical)->name = graph->name; /* for people: the key does not know it */
     sx_stage_end(cx, stage, "done", (*canonical)->node_count);
     return SX_OK;
@@ -288,6 +288,9 @@ sx_code sx_pipe_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_
     case SX_OP_WHILE:
     case SX_OP_COND: return sx_pipe_region(cx, pipe, id, output_tensor);
     default: break;
+    }
+    if (sx_op_info_of(node->op)->op_class == SX_OPCLASS_COLLECTIVE) {
+        return sx_pipe_collective(cx, pipe, id, output_tensor);
     }
     const sx_pipe_group *group = sx_pipe_group_of(pipe, id);
     return group != NULL ? compile_group(cx, pipe, group, output_tensor)
@@ -643,6 +646,7 @@ typedef struct {
     refused_kernels refused;
     bool again; /* one more kernel is refused: the program is to be extracted without it */
     bool plain; /* bodies stay as they are, because a kernel in one could not be proven */
+    bool ranks; /* the program of each rank of a mesh: it has collectives */
 } compilation;
 
 /* Where no candidate of a fused kernel was proven, the program is tried without that kernel; not where it was
@@ -678,9 +682,14 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     here.sharding = NULL; /* one device holds everything */
     here.effects = NULL;  /* versions of a state are values */
     c->again = false;
-    SX_TRY(optimise(cx, request, c->device, &here, false, &c->refused, &better, &report, &meeting));
+    sx_graph *before = &here;
+    here.origins = c->ranks ? c->origins : NULL;
+    SX_TRY(c->ranks ? sx_pipe_lead(cx, &here, &before) : SX_OK);
+    SX_TRY(
+        optimise(cx, request, c->device, before, false, &c->refused, &better, &report, &meeting));
     SX_TRY(sx_effects_restore(cx, c->graph, better));
-    SX_TRY(sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
+    SX_TRY(c->ranks ? SX_OK : sx_pipe_mesh(cx, request, c->device, c->graph, NULL, image));
+    sx_pipe_put_axes(c->graph, image);
     bool done = false;
     SX_TRY(put_info(cx, image, request, c->graph));
     if (c->variants.count == 1 && request->interval_count == 0) {
@@ -698,9 +707,9 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     }
     SX_TRY(c->plain ? SX_OK : sx_pipe_bodies(cx, request, c->device, &better));
     sx_pipe pipe = {.variants = &c->variants,
-                    .program = c->graph,
+                    .program = c->ranks ? before : c->graph,
                     .better = better,
-                    .origins = c->origins,
+                    .origins = c->ranks ? before->origins : c->origins,
                     .unproven_node = UINT32_MAX,
                     .assembler = request->assembler.len > 0 ? request->assemble : NULL,
                     .assembler_name = request->assembler,
@@ -717,7 +726,9 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
         return c->again ? SX_OK : code;
     }
     SX_TRY(print_named(cx, c->graph, c->origins, &image->program));
-    SX_TRY(sx_graph_print(cx, better, &image->optimized));
+    sx_graph shown = *better;
+    shown.sharding = c->ranks ? c->graph->sharding : better->sharding; /* the mesh of collectives */
+    SX_TRY(sx_graph_print(cx, &shown, &image->optimized));
     put_report(cx, request, image, &report, c->refused.count);
     return sx_buf_check(cx, &image->strings, "module strings");
 }
@@ -730,6 +741,13 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     c.device = c.variants.machine[0].device;
     SX_TRY(read_program(cx, request->ir, &graph, &c.origins));
     c.graph = graph;
+    sx_core_request own = *request;
+    sx_collective first;
+    c.ranks = sx_collective_find(graph, &first);
+    if (c.ranks) { /* equal programs of stored ones may be of another mesh */
+        own.library = NULL;
+        c.request = &own;
+    }
     SX_TRY(sx_pipe_check_intervals(cx, request, graph));
     sx_graph here = *graph;
     here.sharding = NULL;
@@ -750,7 +768,7 @@ sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *im
     uint32_t stages = cx->stage_count;
     SX_TRY(compile_round(cx, &c, image));
     while (c.again) { /* REFUSED_MAX times at most */
-        sx_core_request alone = *request;
+        sx_core_request alone = *c.request;
         alone.library = NULL; /* what is stored was made with that kernel */
         c.request = &alone;
         sx_ctx_reset_error(cx);
@@ -788,6 +806,7 @@ sx_code sx_core_optimize(sx_ctx *cx, const sx_core_request *request, sx_image *i
     SX_TRY(refuse_intervals(cx, request));
     SX_TRY(sx_core_device(cx, request, &device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
+    SX_TRY(sx_pipe_refuse_ranks(cx, graph));
     sx_core_request own = *request;
     if (graph->sharding != NULL) { /* collectives stand between operations, not inside kernels */
         if (wants_front(request)) {
@@ -815,6 +834,7 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
     SX_TRY(refuse_intervals(cx, request));
     SX_TRY(sx_core_device(cx, request, &found->device, &target));
     SX_TRY(read_program(cx, request->ir, &graph, NULL));
+    SX_TRY(sx_pipe_refuse_ranks(cx, graph));
     uint32_t stage = sx_stage_begin(cx, "saturate");
     sx_graph here = *graph;
     here.effects = NULL;

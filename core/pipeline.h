@@ -356,8 +356,16 @@ sx_code sx_pipe_kernel(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, uint32_t resu
  * to go on, so that all of it is told at once (sx_refusals_end); other failures that speak of the node name
  * its origin. */
 sx_code sx_pipe_refuse(sx_ctx *cx, sx_pipe *pipe, sx_node_id node, sx_code code);
-/* A canonical program that has a collective runs on several devices: SX_UNIMPLEMENTED, naming the first one. */
-sx_code sx_pipe_refuse_ranks(sx_ctx *cx, const sx_graph *graph, const sx_origins *origins);
+/* refuse.c. A canonical program that has a collective is nothing that level 1 can prove alone: SX_UNIMPLEMENTED. */
+sx_code sx_pipe_refuse_ranks(sx_ctx *cx, const sx_graph *graph);
+/* ranks.c: the program with collectives of pieces that lie one behind the other, which alone have launches; programs
+ * inside too. It has no sharding and no effects.
+ *   errors   SX_UNIMPLEMENTED the rank of a tensor is too high for it */
+sx_code sx_pipe_lead(sx_ctx *cx, const sx_graph *graph, sx_graph **led);
+/* Writes AXES where the program has collectives. */
+void sx_pipe_put_axes(const sx_graph *graph, sx_image *image);
+/* The launch of a collective.  errors  SX_UNIMPLEMENTED machines that are no x86-64 */
+sx_code sx_pipe_collective(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor);
 /* A copy of one tensor into another of the same size (a parameter that is also an output). */
 sx_code sx_pipe_copy(sx_ctx *cx, sx_pipe *pipe, uint32_t from, uint32_t to, const sx_type *type);
 #endif

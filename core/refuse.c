@@ -79,20 +79,16 @@ sx_code sx_pipe_refuse(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, sx_code code)
                       (const char *)origin.op.ptr);
 }
 
-sx_code sx_pipe_refuse_ranks(sx_ctx *cx, const sx_graph *graph, const sx_origins *origins)
+sx_code sx_pipe_refuse_ranks(sx_ctx *cx, const sx_graph *graph)
 {
     sx_collective first;
-    char text[32];
     if (!sx_collective_find(graph, &first)) {
         return SX_OK;
     }
     SX_ASSERT(first.attr->ranks > 1); /* one rank: the canonical form has none */
-    const sx_origin *known = sx_origin_find(origins, first.node);
-    (void)snprintf(text, sizeof(text), "%%%u", first.node);
-    sx_span name = known != NULL ? known->name : sx_span_of(text);
-    return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                   "node '%.*s' (%s): %lld ranks take part: collectives run in the interpreter, "
-                   "no code is made for several processes",
-                   (int)sx_min_i64((int64_t)name.len, 120), (const char *)name.ptr,
-                   sx_op_info_of(first.op)->name, (long long)first.attr->ranks);
+    return SX_FAIL(
+        cx, SX_UNIMPLEMENTED,
+        "node %%%u (%s): %lld ranks take part: certificates and searches are of programs "
+        "that one device computes; compile makes code for it",
+        first.node, sx_op_info_of(first.op)->name, (long long)first.attr->ranks);
 }

@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 8u
+#define SX_MODULE_VERSION 9u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -80,7 +80,9 @@ typedef struct {
     SX_SECTION(CUBINS, "cubins", sx_module_cubin, cubin, 64)           \
     SX_SECTION(MAPS, "maps", sx_module_map, map, 64)                   \
     SX_SECTION(CASES, "cases", sx_module_case, cases, 64)              \
-    SX_SECTION(NUMBERS, "numbers", sx_module_number, number, 64)
+    SX_SECTION(NUMBERS, "numbers", sx_module_number, number, 64)       \
+    SX_SECTION(AXES, "axes", sx_module_axis, axis, 64)                 \
+    SX_SECTION(PAIRS, "pairs", sx_module_pair, pair, 64)
 
 typedef enum {
 #define SX_SECTION(enumerator, name, type, field, alignment) SX_MODULE_##enumerator,
@@ -332,27 +334,53 @@ typedef enum {
 #undef SX_LAUNCH
         SX_LAUNCH_KIND_COUNT
 } sx_module_launch_kind;
-/* SX_COLLECTIVE(ENUMERATOR, name) */
-#define SX_MODULE_COLLECTIVES(SX_COLLECTIVE)                \
-    SX_COLLECTIVE(ALL_REDUCE_SUM, "all-reduce sum")         \
-    SX_COLLECTIVE(ALL_REDUCE_MAX, "all-reduce max")         \
-    SX_COLLECTIVE(ALL_REDUCE_MIN, "all-reduce min")         \
-    SX_COLLECTIVE(ALL_GATHER, "all-gather")                 \
-    SX_COLLECTIVE(REDUCE_SCATTER_SUM, "reduce-scatter sum") \
-    SX_COLLECTIVE(ALL_TO_ALL, "all-to-all")                 \
-    SX_COLLECTIVE(BROADCAST, "broadcast")
+/* SX_COLLECTIVE(ENUMERATOR, name). What ranks exchange are tensors in order of memory: pieces of equal size, one behind
+ * the other. */
+#define SX_MODULE_COLLECTIVES(SX_COLLECTIVE)        \
+    SX_COLLECTIVE(ALL_REDUCE, "all-reduce")         \
+    SX_COLLECTIVE(ALL_GATHER, "all-gather")         \
+    SX_COLLECTIVE(REDUCE_SCATTER, "reduce-scatter") \
+    SX_COLLECTIVE(ALL_TO_ALL, "all-to-all")         \
+    SX_COLLECTIVE(PERMUTE, "permute")               \
+    SX_COLLECTIVE(AXIS_INDEX, "axis-index")
 typedef enum {
 #define SX_COLLECTIVE(enumerator, name) SX_COLLECTIVE_##enumerator,
     SX_MODULE_COLLECTIVES(SX_COLLECTIVE)
 #undef SX_COLLECTIVE
         SX_COLLECTIVE_COUNT
 } sx_module_collective;
+/* SX_COMBINE(ENUMERATOR, name): how elements of ranks are combined, that of rank 0 first. */
+#define SX_MODULE_COMBINES(SX_COMBINE) \
+    SX_COMBINE(SUM, "sum")             \
+    SX_COMBINE(PRODUCT, "product")     \
+    SX_COMBINE(MAX, "max")             \
+    SX_COMBINE(MIN, "min")
+typedef enum {
+#define SX_COMBINE(enumerator, name) SX_COMBINE_##enumerator,
+    SX_MODULE_COMBINES(SX_COMBINE)
+#undef SX_COMBINE
+        SX_COMBINE_COUNT
+} sx_module_combine;
+
+/* An axis of the mesh whose every device, a rank, runs the module. Ranks are numbered row-major over the axes, the
+ * first one slowest. */
+#define SX_MODULE_AXES_MAX 4u
+#define SX_MODULE_RANKS_MAX ((uint64_t)1 << 20)
+typedef struct {
+    sx_module_text name;
+    uint64_t size;
+} sx_module_axis;
+/* Of a permute: places along its axis. */
+typedef struct {
+    uint32_t source, target;
+} sx_module_pair;
 
 /* What each kind of launch does with its arguments:
  *   kernel      runs it over its grid
  *   copy        from argument 0 to argument 1, all of the latter
  *   fill        each element of argument 0 gets the low bytes of `value`
- *   collective  from argument 0 to argument 1, with the other devices along the mesh axis `name`
+ *   collective  from argument 0 to argument 1, with the other ranks along the mesh axis `name`; axis-index has the
+ *               second of them alone
  *   loop        runs the `body` launches behind it `value` times; argument 0, if there is one, is an i64
  *               scalar that counts the rounds from 0
  *   host call   the function `name` of the caller; the last `value` arguments are its results
@@ -372,10 +400,12 @@ typedef struct {
     uint32_t prologue; /* 1: runs once at load, 0: at each run */
     uint32_t body;     /* of a loop, branch or while; else 0 */
     uint32_t first;    /* of a branch or while; else 0 */
-    uint32_t zero;
+    uint32_t combine;  /* of an all-reduce and a reduce-scatter: its sx_module_combine; else 0 */
     /* Of a fill, a loop, a while and a host call, see above; of a collective its sx_module_collective; else 0. */
     uint64_t value;
     sx_module_text name; /* of a collective and a host call; else empty */
+    /* Of a permute: who sends to whom, in PAIRS; else 0. Sources ascend. */
+    uint32_t pair_first, pair_count;
 } sx_module_launch;
 
 /* ---- the report ---- */
@@ -542,6 +572,16 @@ const char *sx_module_launch_name(uint32_t kind);
 /* What a launch does in a word: the kind of its kernel, or its own. */
 const char *sx_module_work_name(const sx_module *module, uint64_t launch);
 const char *sx_module_collective_name(uint64_t collective);
+const char *sx_module_combine_name(uint32_t combine);
+/* How many ranks run the module together; 1: it has no mesh. */
+uint32_t sx_module_ranks(const sx_module *module);
+/* The axis of a collective, by number. */
+uint32_t sx_module_axis_of(const sx_module *module, const sx_module_launch *launch);
+/* How many ranks lie between two that are neighbours along the axis. */
+uint32_t sx_module_axis_stride(const sx_module *module, uint32_t axis);
+/* "all-reduce sum along dp" */
+void sx_module_collective_print(const sx_module *module, const sx_module_launch *launch,
+                                sx_buf *text);
 
 /* Building: text is appended to a buffer that becomes STRINGS. */
 sx_module_text sx_module_put_text(sx_buf *strings, sx_span text);

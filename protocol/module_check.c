@@ -44,7 +44,8 @@
     TEXT(STEPS, sx_module_step, from)         \
     TEXT(STEPS, sx_module_step, to)           \
     TEXT(STEPS, sx_module_step, places)       \
-    TEXT(STEPS, sx_module_step, local)
+    TEXT(STEPS, sx_module_step, local)        \
+    TEXT(AXES, sx_module_axis, name)
 
 static sx_code check_texts(sx_ctx *cx, const sx_module *module)
 {
@@ -601,6 +602,7 @@ sx_code sx_module_check_records(sx_ctx *cx, const sx_module *module)
     SX_TRY(check_counts(cx, module));
     SX_TRY(check_texts(cx, module));
     SX_TRY(check_info(cx, module));
+    SX_TRY(sx_module_check_axes(cx, module));
     SX_TRY(check_each(cx, module, check_symbol, module->symbol_count));
     SX_TRY(check_each(cx, module, check_guard, module->guard_count));
     SX_TRY(check_variants(cx, module));

@@ -15,6 +15,9 @@ bool sx_module_same_bytes(const sx_module *module, uint32_t a, uint32_t b);
 bool sx_module_follows_symbol(const sx_module *module, uint32_t tensor);
 /* module_launch.c: the launches of every variant, and which tensors they read and write. */
 sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module);
+/* module_mesh.c: the axes of the mesh; and a collective, whose arguments are tensors, against them. */
+sx_code sx_module_check_axes(sx_ctx *cx, const sx_module *module);
+sx_code sx_module_check_collective(sx_ctx *cx, const sx_module *module, uint32_t launch);
 /* module_map.c: a map by itself; and those of a kernel launch, which is in order, against its arguments. */
 sx_code sx_module_check_map(sx_ctx *cx, const sx_module *module, uint64_t index);
 sx_code sx_module_check_mapped(sx_ctx *cx, const sx_module *module, uint64_t launch);

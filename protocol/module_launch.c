@@ -122,12 +122,7 @@ static sx_code check_fill(const place *p)
 
 static sx_code check_collective(const place *p)
 {
-    if (p->launch->arg_count != 2 || p->launch->value >= SX_COLLECTIVE_COUNT ||
-        p->launch->name.size == 0) {
-        return BAD(p, "collective %llu with %u arguments along an axis of %u letters",
-                   U(p->launch->value), p->launch->arg_count, p->launch->name.size);
-    }
-    return SX_OK;
+    return sx_module_check_collective(p->cx, p->module, p->index);
 }
 
 static sx_code check_loop(const place *p)
@@ -223,12 +218,12 @@ uint32_t sx_module_results(const sx_module *module, const sx_module_launch *laun
 
 /* Which fields the launches of a kind have. */
 static const struct {
-    bool kernel, value, name, first;
+    bool kernel, value, name, first, ranks;
     uint32_t body_least, body_most;
 } fields_of[SX_LAUNCH_KIND_COUNT] = {
     [SX_LAUNCH_KERNEL] = {.kernel = true},
     [SX_LAUNCH_FILL] = {.value = true},
-    [SX_LAUNCH_COLLECTIVE] = {.value = true, .name = true},
+    [SX_LAUNCH_COLLECTIVE] = {.value = true, .name = true, .ranks = true},
     [SX_LAUNCH_LOOP] = {.value = true, .body_least = 1, .body_most = UINT32_MAX},
     [SX_LAUNCH_HOST] = {.value = true, .name = true},
     [SX_LAUNCH_BRANCH] = {.first = true, .body_least = 1, .body_most = UINT32_MAX},
@@ -242,7 +237,9 @@ static sx_code check_fields(const place *p)
     bool empty = (fields_of[launch->kind].kernel || launch->kernel == SX_MODULE_NONE) &&
                  (fields_of[launch->kind].value || launch->value == 0) &&
                  (fields_of[launch->kind].name || launch->name.size == 0) &&
-                 (fields_of[launch->kind].first || launch->first == 0) && launch->zero == 0 &&
+                 (fields_of[launch->kind].first || launch->first == 0) &&
+                 (fields_of[launch->kind].ranks ||
+                  (launch->combine == 0 && launch->pair_first == 0 && launch->pair_count == 0)) &&
                  launch->body >= fields_of[launch->kind].body_least &&
                  launch->body <= fields_of[launch->kind].body_most;
     if (!empty || launch->prologue > 1) {

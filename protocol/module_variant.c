@@ -352,13 +352,3 @@ const char *sx_module_work_name(const sx_module *module, uint64_t launch)
     return kernel != NULL ? sx_module_kernel_kind_name(kernel->kind)
                           : sx_module_launch_name(module->launch[launch].kind);
 }
-
-const char *sx_module_collective_name(uint64_t collective)
-{
-    static const char *const name[SX_COLLECTIVE_COUNT] = {
-#define SX_COLLECTIVE(enumerator, text) text,
-        SX_MODULE_COLLECTIVES(SX_COLLECTIVE)
-#undef SX_COLLECTIVE
-    };
-    return collective < SX_COLLECTIVE_COUNT ? name[collective] : "unknown";
-}

@@ -225,10 +225,7 @@ static void put_work(const sx_module *module, uint64_t index, sx_buf *text)
         sx_buf_print(text, "%llu times the next %u", (unsigned long long)launch->value,
                      launch->body);
         return;
-    case SX_LAUNCH_COLLECTIVE:
-        sx_buf_print(text, "%s along ", sx_module_collective_name(launch->value));
-        sxc_put_plain(text, name);
-        return;
+    case SX_LAUNCH_COLLECTIVE: sx_module_collective_print(module, launch, text); return;
     case SX_LAUNCH_HOST: sxc_put_plain(text, name); return;
     case SX_LAUNCH_SLICE:
     case SX_LAUNCH_ROW: sx_buf_put_text(text, "of the round"); return;
@@ -454,6 +451,10 @@ static void json_launch(const sx_module *module, const sx_module_launch *launch,
     }
     if (launch->kind == SX_LAUNCH_COLLECTIVE) {
         sxc_json_text(json, "collective", sx_span_of(sx_module_collective_name(launch->value)));
+        if (launch->value == SX_COLLECTIVE_ALL_REDUCE ||
+            launch->value == SX_COLLECTIVE_REDUCE_SCATTER) {
+            sxc_json_text(json, "combine", sx_span_of(sx_module_combine_name(launch->combine)));
+        }
     }
     if (launch->name.size > 0) {
         sxc_json_text(json, "name", text_of(module, launch->name));

@@ -9,6 +9,7 @@
 
 #include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
+#include "client/cli/cmd_run_ranks.h"
 #include "client/cli/npy.h"
 #include "client/cli/state_file.h"
 #include "client/cli/table.h"
@@ -594,7 +595,12 @@ sx_code sxc_cmd_run(sxc_cli *cli)
     SX_TRY(sxr_open_file(cli->cx, cli->argument[0], &options, &s.program));
     s.module = sxr_module(s.program);
     sx_code code = sxc_record_read(cli->cx, s.module, sxc_value(cli, SXC_SOCKET), &s.record);
-    code = code == SX_OK ? work(&s) : code;
+    if (code == SX_OK && sx_module_ranks(s.module) > 1) {
+        const sxc_ranks_run ranks = {s.seed, s.runs, s.check_bytes, &s.record};
+        code = sxc_run_ranks(cli, s.program, &ranks);
+    } else if (code == SX_OK) {
+        code = work(&s);
+    }
     sxr_close(s.program);
     return code;
 }

@@ -22,6 +22,15 @@ static bool is_collective(const sx_module_step *step)
 
 sx_code sxc_sharding_text(sx_ctx *cx, const sx_module *module, sx_buf *out)
 {
+    if (module->axis_count > 0) {
+        sx_buf_put_text(out, "mesh       ");
+        for (uint32_t a = 0; a < module->axis_count; a++) {
+            sx_buf_put_text(out, a > 0 ? ", " : "");
+            sxc_put_plain(out, sx_module_string(module, module->axis[a].name));
+            sx_buf_print(out, " = %llu", (unsigned long long)module->axis[a].size);
+        }
+        sx_buf_print(out, ": %u ranks run it together\n", sx_module_ranks(module));
+    }
     if (module->sharding_count == 0) {
         return SX_OK;
     }

@@ -1,9 +1,10 @@
-/* launch.c - launches on the processor: kernels over their grids, copies, fills. */
+/* launch.c - launches on the processor: kernels over their grids, copies, fills, and what ranks exchange. */
 #include <string.h>
 #include <time.h>
 
 #include "client/runtime/cpu.h"
 #include "client/runtime/program.h"
+#include "client/runtime/ranks.h"
 
 typedef void (*kernel_entry)(void *const *buffer, const int64_t *index, void *workspace);
 
@@ -135,8 +136,8 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
     case SX_LAUNCH_LOOP: /* the walk goes through them */
     case SX_LAUNCH_BRANCH:
     case SX_LAUNCH_WHILE:
-    case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
-    case SX_LAUNCH_HOST:
+    case SX_LAUNCH_COLLECTIVE: /* nothing that a rank does alone */
+    case SX_LAUNCH_HOST:       /* refused when the module was opened */
     case SX_LAUNCH_KIND_COUNT: break;
     }
     SX_UNREACHABLE();
@@ -151,21 +152,49 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
+/* In the function of the communicator; the place along an axis needs nobody. */
+static sx_code run_collective(sx_ctx *cx, const sxr_program *program, uint32_t index,
+                              void *const *buffer)
+{
+    const sxr_communicator *c = program->communicator;
+    const sxr_collective run[SX_COLLECTIVE_COUNT] = {[SX_COLLECTIVE_ALL_REDUCE] = c->all_reduce,
+                                                     [SX_COLLECTIVE_ALL_GATHER] = c->all_gather,
+                                                     [SX_COLLECTIVE_REDUCE_SCATTER] =
+                                                         c->reduce_scatter,
+                                                     [SX_COLLECTIVE_ALL_TO_ALL] = c->all_to_all,
+                                                     [SX_COLLECTIVE_PERMUTE] = c->permute};
+    sxr_exchange exchange;
+    SX_TRY(sxr_exchange_of(cx, program, c->rank, index, buffer, &exchange));
+    if (run[exchange.kind] == NULL) {
+        sxr_exchange_run(&exchange, NULL);
+        return SX_OK;
+    }
+    uint32_t mxcsr = sxr_mxcsr_get();
+    sxr_mxcsr_set(SXR_MXCSR_DEFAULT); /* sums have the same bits whatever the caller has set */
+    sx_code code = run[exchange.kind](cx, c->self, &exchange);
+    sxr_mxcsr_set(mxcsr);
+    return code;
+}
+
 static sx_code launch(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
 {
     const sx_module *module = &program->module;
     const sx_module_launch *row = &module->launch[index];
     void *buffer[SX_MODULE_ARGS_MAX];
-    (void)cx;
+    sx_code code = SX_OK;
     for (uint32_t k = 0; k < row->arg_count; k++) {
         buffer[k] = program->tensor[module->arg[row->arg_first + k]];
     }
     uint64_t start = ns != NULL ? now_ns() : 0;
-    sxr_run_launch(program, index, buffer);
+    if (row->kind == SX_LAUNCH_COLLECTIVE) {
+        code = run_collective(cx, program, index, buffer);
+    } else {
+        sxr_run_launch(program, index, buffer);
+    }
     if (ns != NULL) {
         *ns += now_ns() - start;
     }
-    return SX_OK;
+    return code;
 }
 
 static sx_code count_round(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round)

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/runtime/device.h"
+#include "client/runtime/ranks.h"
 
 /* A tensor that all variants share is made once. */
 static sx_code run_prologue(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
@@ -210,7 +211,7 @@ static sx_code run_variant(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns
     return run_launches(cx, program, 0, launch_ns);
 }
 
-sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+static sx_code run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     const sx_module *module = &program->module;
     if (!sxr_runs_here(program)) {
@@ -218,6 +219,10 @@ sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
     }
     if (module->variant_count == 0) {
         return SX_OK;
+    }
+    if (sx_module_ranks(module) > 1 && program->communicator == NULL) {
+        return SX_FAIL(cx, SX_USAGE, "%u ranks run the module together: no communicator was given",
+                       sx_module_ranks(module));
     }
     SX_TRY(sxr_extents_check(cx, program));
     SX_TRY(check_bound(cx, program, false));
@@ -231,6 +236,17 @@ sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
     SX_TRY(way->begin != NULL ? way->begin(cx, program) : SX_OK);
     sx_code code = run_variant(cx, program, launch_ns);
     return way->end != NULL ? way->end(cx, program, code) : code;
+}
+
+/* Other ranks do not wait for one that failed, wherever. */
+sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
+{
+    const sxr_communicator *c = program->communicator;
+    sx_code code = run(cx, program, launch_ns);
+    if (code != SX_OK && c != NULL && c->abort != NULL) {
+        c->abort(c->self, &cx->error);
+    }
+    return code;
 }
 
 /* ---- on a stream of the caller ---- */

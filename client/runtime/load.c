@@ -13,6 +13,7 @@
 #include "client/runtime/device.h"
 #include "client/runtime/pages.h"
 #include "client/runtime/program.h"
+#include "client/runtime/ranks.h"
 #include "core/ir/ir.h"
 
 static uint32_t usable_threads(uint32_t wanted)
@@ -244,17 +245,24 @@ sx_code sxr_refuse_machine(sx_ctx *cx, const sx_module *module)
     return code;
 }
 
+sx_code sxr_join(sx_ctx *cx, sxr_program *program, const sxr_communicator *communicator)
+{
+    uint32_t ranks = sx_module_ranks(&program->module);
+    SX_ASSERT(communicator != NULL);
+    if (communicator->rank_count != ranks || communicator->rank >= ranks) {
+        return SX_FAIL(cx, SX_INPUT, "communicator of rank %u of %u, %u ranks run the module",
+                       communicator->rank, communicator->rank_count, ranks);
+    }
+    program->communicator = communicator;
+    return SX_OK;
+}
+
 static sx_code check_launch(sx_ctx *cx, const sxr_program *program, uint32_t index)
 {
     const sx_module *module = &program->module;
     const sx_module_launch *launch = &module->launch[index];
     sx_span name = sx_module_string(module, launch->name);
     switch ((sx_module_launch_kind)launch->kind) {
-    case SX_LAUNCH_COLLECTIVE:
-        return SX_FAIL(
-            cx, SX_UNIMPLEMENTED,
-            "launch %u is a collective, %s along %.*s: this runtime has no other devices", index,
-            sx_module_collective_name(launch->value), (int)name.len, (const char *)name.ptr);
     case SX_LAUNCH_HOST:
         return SX_FAIL(cx, SX_UNIMPLEMENTED,
                        "launch %u is a host call, %.*s: this runtime calls no functions", index,
@@ -263,6 +271,7 @@ static sx_code check_launch(sx_ctx *cx, const sxr_program *program, uint32_t ind
         /* Kernels of other architectures stand in variants that no machine of ours fits. */
         SX_ASSERT(module->kernel[launch->kernel].arch == module->info->arch);
         return SX_OK;
+    case SX_LAUNCH_COLLECTIVE:
     case SX_LAUNCH_SLICE:
     case SX_LAUNCH_ROW:
     case SX_LAUNCH_BRANCH:

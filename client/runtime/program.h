@@ -34,6 +34,8 @@ struct sxr_program {
     uint8_t *workspace;
     uint64_t workspace_stride;
     const sxr_way *way;
+    /* How the other ranks are reached; NULL: they are not. */
+    const struct sxr_communicator *communicator;
     /* What is on a GPU (device.c); NULL: the processor runs it. */
     struct sxr_device *device;
     /* The threads that run the points of a grid. */

@@ -11,6 +11,7 @@
 #include "protocol/module.h"
 
 typedef struct sxr_program sxr_program;
+struct sxr_communicator; /* ranks.h */
 typedef struct {
     /* How many threads run the points of a grid; 0: as many as the process may use. */
     uint32_t threads;
@@ -31,6 +32,10 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
                        sxr_program **program);
+
+/* Of a module that several ranks run together: which of them this program is, and how it reaches the others, as long as
+ * the program is open. Without it such a program does not run.  errors  SX_INPUT another number of ranks */
+sx_code sxr_join(sx_ctx *cx, sxr_program *program, const struct sxr_communicator *communicator);
 
 /* Every kernel's code for the module's architecture is code of its level and nothing else. SX_CORRUPT names
  * the kernel and the offset. */

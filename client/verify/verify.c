@@ -10,6 +10,7 @@
 #include "client/runtime/cpu.h"
 #include "client/verify/places.h"
 #include "client/verify/proxy.h"
+#include "client/verify/ranks.h"
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
@@ -628,6 +629,11 @@ static sx_code verify_program(sxv_verifier *v, const sxr_verify_options *options
         uint64_t more = memory_of_fixed();
         v->flops_max = options->fixed_flops;
         v->reference_bytes = more > usual ? (size_t)more : usual;
+    }
+    if (sx_module_ranks(module) > 1) {
+        sx_code together = sxv_verify_ranks(v, options, text);
+        v->cx->error.code = together == SX_MISMATCH ? SX_INTERNAL : v->cx->error.code;
+        return v->cx->error.code;
     }
     v->with_whole = v->flops <= v->flops_max;
     if (v->flops <= fmin(WIDE_FLOPS, v->flops_max)) {

@@ -69,6 +69,12 @@ void sxr_draws_fill(const sxr_draws *draws, uint32_t tensor, uint64_t seed, void
 sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t reference_bytes,
                           sx_module_check *check);
 
+/* The same of a module that several ranks run together: programs of all of them, by rank, each behind its run, and what
+ * runs overwrite remembered (sxr_remember). The interpreter evaluates all ranks.
+ *   errors   as sxr_check_program */
+sx_code sxr_check_ranks(sx_ctx *cx, sxr_program *const *program, size_t reference_bytes,
+                        sx_module_check *check);
+
 /* Runs the module on random tensors and appends to image->check what was compared. SX_INTERNAL if a kernel or
  * an output is wrong: such a module must not be handed out. One that is only imprecise is, and its record says so. */
 sx_code sxr_verify(sx_ctx *cx, sx_span module, const sxr_verify_options *options, sx_image *image);

@@ -189,36 +189,42 @@ static void keep_furthest(sxv_whole *whole, double error, double bound)
  * of a bias of keys is: the elements are what double precision rounds. How far off is relative to them says nothing. */
 #define VANISHED 0x1p20
 
-static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, const sxv_pair *pair)
+sx_code sxv_whole_take(sx_ctx *cx, const sxv_pair *pair, const void *memory, sx_span name,
+                       double precise, bool wide, sxv_whole *whole, bool *unknown)
 {
-    comparing *c = self;
-    sxv_whole *whole = c->whole;
-    sx_span memory = {0};
     sxv_comparison got;
-    SX_TRY(new_version(cx, c, output->name, pair->type, &memory));
-    sxv_compare(pair, memory.ptr, c->wide, &got);
-    if (got.verdict == SXV_UNKNOWN) {
-        c->unknown = true;
-        return SX_FAIL(cx, SX_MISMATCH, "output %.*s needs double precision", (int)output->name.len,
-                       (const char *)output->name.ptr);
+    sxv_compare(pair, memory, wide, &got);
+    *unknown = got.verdict == SXV_UNKNOWN;
+    if (*unknown) {
+        return SX_FAIL(cx, SX_MISMATCH, "output %.*s needs double precision", (int)name.len,
+                       (const char *)name.ptr);
     }
     whole->points += got.points;
     whole->finite += got.finite;
     whole->nan += got.nan;
     whole->wrong += got.wrong;
     bool vanishes = got.spread > VANISHED;
-    bool coarse = got.error > c->precise[output->node.i] && !vanishes;
+    bool coarse = got.error > precise && !vanishes;
     whole->imprecise = whole->imprecise || got.verdict == SXV_IMPRECISE || coarse;
     whole->spread = vanishes ? whole->spread : fmax(whole->spread, got.spread);
     keep_furthest(whole, got.error, got.bound);
-    if (got.verdict == SXV_WRONG && !c->wide) {
+    if (got.verdict == SXV_WRONG && !wide) {
         return SX_FAIL(cx, SX_MISMATCH,
                        "output %.*s: element %llu is %.9g, the program as sent gives %.9g (error "
                        "%.2e, rounding explains %.2e)",
-                       (int)output->name.len, (const char *)output->name.ptr,
-                       (unsigned long long)got.worst, got.got, got.want, got.error, got.bound);
+                       (int)name.len, (const char *)name.ptr, (unsigned long long)got.worst,
+                       got.got, got.want, got.error, got.bound);
     }
     return SX_OK;
+}
+
+static sx_code take_output(sx_ctx *cx, void *self, const sx_output *output, const sxv_pair *pair)
+{
+    comparing *c = self;
+    sx_span memory = {0};
+    SX_TRY(new_version(cx, c, output->name, pair->type, &memory));
+    return sxv_whole_take(cx, pair, memory.ptr, output->name, c->precise[output->node.i], c->wide,
+                          c->whole, &c->unknown);
 }
 
 static sx_code compare(sx_ctx *cx, const sxr_program *program, const sx_graph *graph,

@@ -34,8 +34,8 @@ static bool write_both(const char *where, const char *name, const sx_buf *module
     return write_file(where, path, code) && fine;
 }
 
-/* Compiles a program of tests/golden for batch 2. */
-static bool compile(const char *where, const char *name, const char *target)
+/* Compiles a program of tests/golden for the value 2 of its symbol. */
+static bool compile(const char *where, const char *name, const char *symbol, const char *target)
 {
     sx_ctx cx;
     sx_image image;
@@ -49,10 +49,10 @@ static bool compile(const char *where, const char *name, const char *target)
     cx.fuel = SX_FUEL_DEFAULT;
     sx_image_init(&image);
     sx_buf_init(&bytes, (size_t)16 << 20);
-    sx_binding batch = {.name = SX_SPAN_LITERAL("batch"), .value = 2};
+    sx_binding binding = {.name = sx_span_of(symbol), .value = 2};
     sx_core_request request = {.ir = sx_buf_span(&text),
                                .target = sx_span_of(target),
-                               .binding = &batch,
+                               .binding = &binding,
                                .binding_count = 1};
     bool fine = sx_core_compile(&cx, &request, &image) == SX_OK &&
                 sx_image_encode(&cx, &image, &bytes) == SX_OK &&
@@ -108,9 +108,10 @@ START_TEST(test_write)
     ck_assert(write_file(folder, "fuzz_module/boxes.sxm", &bytes));
     sx_buf_fini(&bytes);
     sx_ctx_fini(&cx);
-    ck_assert(compile(folder, "ir/mlp", "x86-64-v3"));
-    ck_assert(compile(folder, "egraph/relu_matmul_bias", "x86-64-v4"));
-    ck_assert(compile(folder, "egraph/softmax", "x86-64-v3"));
+    ck_assert(compile(folder, "ir/mlp", "batch", "x86-64-v3"));
+    ck_assert(compile(folder, "egraph/relu_matmul_bias", "batch", "x86-64-v4"));
+    ck_assert(compile(folder, "egraph/softmax", "batch", "x86-64-v3"));
+    ck_assert(compile(folder, "ir/collectives", "n", "x86-64-v3"));
 }
 END_TEST
 

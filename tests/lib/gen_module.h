@@ -21,9 +21,11 @@ typedef struct {
     sx_module_map map[4];
     sx_module_case cases[4];
     sx_module_number number[16];
+    sx_module_axis axis[5]; /* one more than there may be */
+    sx_module_pair pair[4];
     /* How many records of each table above there are. */
     uint32_t symbols, ranges, variants, guards, extents, tensors, kernels, parts, launches, args,
-        cubins, maps, case_count, numbers;
+        cubins, maps, case_count, numbers, axes, pairs;
     /* One record of each table of the report, if `with_report`. */
     bool with_report;
     sx_module_stage stage;

@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 7,                                                   \
-          "module format 7, this program reads 8; compile it again")                            \
-    FAULT(new_version, f->header.version = 9,                                                   \
-          "module format 9, this program reads 8; it was made by a newer program")              \
+    FAULT(old_version, f->header.version = 8,                                                   \
+          "module format 8, this program reads 9; compile it again")                            \
+    FAULT(new_version, f->header.version = 10,                                                  \
+          "module format 10, this program reads 9; it was made by a newer program")             \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \
@@ -198,6 +198,15 @@ END_TEST
 #define L(number) t->launch[number]
 /* A launch inside of a loop, from a tensor of one element to one of 64. */
 #define PIECE(which) L(3).kind = (which), L(3).kernel = SX_MODULE_NONE, t->arg[5] = SX_GEN_T
+/* Launch 1 as a collective of two ranks along the axis "x". */
+#define TOGETHER(which)                                                                        \
+    L(1).kind = SX_LAUNCH_COLLECTIVE, L(1).kernel = SX_MODULE_NONE, L(1).value = (which),      \
+    L(1).pair_count = (which) == SX_COLLECTIVE_PERMUTE ? 2 : 0,                                \
+    L(1).name = (sx_module_text){0, 1}, t->axes = 1, t->axis[0] = (sx_module_axis){{0, 1}, 2}, \
+    t->pairs = 2, t->pair[0] = (sx_module_pair){0, 1}, t->pair[1] = (sx_module_pair)           \
+    {                                                                                          \
+        1, 0                                                                                   \
+    }
 #define RECORD_FAULTS(FAULT)                                                                       \
     FAULT(arena, t->info.arena_bytes = SX_MODULE_BYTES_MAX + 1, "arena of")                        \
     FAULT(persistent, t->info.persistent_bytes = SX_MODULE_BYTES_MAX + 1, "persistent area of")    \
@@ -353,9 +362,42 @@ END_TEST
     FAULT(host_name, (L(0).kind = SX_LAUNCH_HOST, L(0).value = 0), "launch 0 (host call)")         \
     FAULT(host_results, (L(0).kind = SX_LAUNCH_HOST, L(0).name.size = 1, L(0).value = 2),          \
           "launch 0 (host call): 2 results of 1")                                                  \
-    FAULT(collective, (L(1).kind = SX_LAUNCH_COLLECTIVE, L(1).name.size = 1, L(1).value = 9),      \
-          "launch 1 (collective): collective 9")                                                   \
-    FAULT(collective_axis, L(1).kind = SX_LAUNCH_COLLECTIVE, "along an axis of 0 letters")         \
+    FAULT(collective, (TOGETHER(SX_COLLECTIVE_COUNT)), "launch 1 (collective): collective 6")      \
+    FAULT(collective_args, (TOGETHER(SX_COLLECTIVE_PERMUTE), L(1).arg_count = 1),                  \
+          "launch 1 (collective): collective 4 of 1 arguments")                                    \
+    FAULT(collective_axis, (TOGETHER(SX_COLLECTIVE_PERMUTE), L(1).name.size = 2),                  \
+          "along an axis of 2 letters, which the module has not")                                  \
+    FAULT(collective_same, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->arg[1] = t->arg[2]),               \
+          "permute of 2 ranks from tensor 2 of 256 bytes to tensor 2")                             \
+    FAULT(gather_size, TOGETHER(SX_COLLECTIVE_ALL_GATHER),                                         \
+          "all-gather of 2 ranks from tensor 6 of 256 bytes to tensor 2 of 256")                   \
+    FAULT(scatter_size, TOGETHER(SX_COLLECTIVE_REDUCE_SCATTER), "reduce-scatter of 2 ranks from")  \
+    FAULT(index_size,                                                                              \
+          (TOGETHER(SX_COLLECTIVE_AXIS_INDEX), L(1).arg_first = 1, L(1).arg_count = 1),            \
+          "axis-index of 2 ranks from")                                                            \
+    FAULT(combine_unknown, (TOGETHER(SX_COLLECTIVE_ALL_REDUCE), L(1).combine = 4),                 \
+          "all-reduce combines by 4")                                                              \
+    FAULT(combine_of_permute, (TOGETHER(SX_COLLECTIVE_PERMUTE), L(1).combine = 1),                 \
+          "permute combines by 1")                                                                 \
+    FAULT(pairs_of_reduce, (TOGETHER(SX_COLLECTIVE_ALL_REDUCE), L(1).pair_count = 1),              \
+          "all-reduce combines by 0; 1 pairs from 0 on of 2")                                      \
+    FAULT(pairs_beyond, (TOGETHER(SX_COLLECTIVE_PERMUTE), L(1).pair_count = 3),                    \
+          "3 pairs from 0 on of 2")                                                                \
+    FAULT(pair_rank, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->pair[1].target = 2),                     \
+          "pair 1 is 1 to 2, of 2 ranks")                                                          \
+    FAULT(pair_order, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->pair[1].source = 0),                    \
+          "pair 1 is 0 to 0, of 2 ranks")                                                          \
+    FAULT(pair_twice, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->pair[1].target = 1),                    \
+          "pair 1 is 1 to 1, of 2 ranks")                                                          \
+    FAULT(axis_name, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->axis[0].name.size = 0),                  \
+          "axis 0: its name is empty, or another's")                                               \
+    FAULT(axis_twice, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->axes = 2, t->axis[1] = t->axis[0]),     \
+          "axis 1: its name is empty, or another's")                                               \
+    FAULT(axis_size, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->axis[0].size = 0),                       \
+          "axis 0: 0 ranks, at most 1048576 in all")                                               \
+    FAULT(axis_large, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->axis[0].size = 1048577),                \
+          "axis 0: 1048577 ranks, at most 1048576 in all")                                         \
+    FAULT(axis_many, (TOGETHER(SX_COLLECTIVE_PERMUTE), t->axes = 5), "axes: 5, at most 4")         \
     FAULT(hole_divisor, t->guard[0].low = 32, "none of 2 serves n=16 on x86-64-v3")                \
     FAULT(hole_range, t->guard[2].high = 6, "none of 2 serves n=7 on x86-64-v3")                   \
     FAULT(hole_equal, (t->guard[2].kind = SX_GUARD_EQUAL, t->guard[2].high = 0),                   \
@@ -538,7 +580,7 @@ END_TEST
     FAULT(branch_value, L(1).value = 1, "launch 1 (branch): kernel 4294967295, body 3, value 1")   \
     FAULT(branch_kernel, L(1).kernel = 0, "launch 1 (branch): kernel 0")                           \
     FAULT(branch_name, L(1).name.size = 1, "name of 1 letters")                                    \
-    FAULT(branch_zero, L(1).zero = 1, "launch 1 (branch): kernel 4294967295")                      \
+    FAULT(branch_combine, L(1).combine = 1, "launch 1 (branch): kernel 4294967295")                \
     FAULT(branch_beyond, (L(1).body = 9), "launch 1 (branch): body of 9 launches, 8 are left")     \
     FAULT(branch_prologue, L(3).prologue = 1, "launch 3 (kernel)")                                 \
     FAULT(while_args, L(6).arg_count = 0, "launch 6 (while): 0 arguments, expected 1")             \
@@ -547,13 +589,13 @@ END_TEST
     FAULT(while_rounds, L(6).value = 0, "launch 6 (while): 0 rounds, 1 to 2147483648")             \
     FAULT(while_long, L(6).value = (UINT64_C(1) << 31) + 1, "launch 6 (while): 2147483649 rounds") \
     FAULT(while_kernel, L(6).kernel = 0, "launch 6 (while): kernel 0")                             \
-    FAULT(while_zero, L(6).zero = 1, "launch 6 (while): kernel 4294967295")                        \
+    FAULT(while_pairs, L(6).pair_count = 1, "launch 6 (while): kernel 4294967295")                 \
     FAULT(while_beyond, L(6).body = 4, "launch 6 (while): body of 4 launches, 3 are left")         \
     FAULT(while_prologue, L(8).prologue = 1, "launch 8 (kernel)")                                  \
     FAULT(while_writes_weight, t->arg[12] = SX_GEN_CHOICE_W, "writes tensor 1, a weight")          \
     FAULT(first_of_copy, L(5).first = 1, "launch 5 (copy): kernel 4294967295")                     \
     FAULT(first_of_fill, L(9).first = 1, "launch 9 (fill): kernel 4294967295")                     \
-    FAULT(zero_of_kernel, L(7).zero = 1, "launch 7 (kernel): kernel 0")                            \
+    FAULT(pairs_of_kernel, L(7).pair_first = 1, "launch 7 (kernel): kernel 0")                     \
     /* a body that begins in one range and ends in the other */                                    \
     FAULT(both_ranges, LOOP_AT(2, 2), "launch 2 (loop): body of 2 launches, 0 are left")           \
     FAULT(both_ranges_of_while, LOOP_AT(7, 1), "launch 7 (loop): body of 1 launches, 0 are left")  \

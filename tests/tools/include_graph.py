@@ -32,6 +32,8 @@ CIRCLES = {
     ("client/runtime/device", "client/runtime/device_inside", "client/runtime/program", "client/runtime/runtime"):
         "runtime.h is what others include; program.h is what its files share, device.h what of it is on a GPU, and "
         "device_inside.h what the files behind that share",
+    ("client/verify/ranks", "client/verify/verify"):
+        "verify.h is what others include; ranks.c has one of its functions, and verify.c asks it for another",
     ("core/egraph/sharding", "core/egraph/tensor"):
         "a node that tensor.c adds gets its placements from sharding.c, which walks the graph of tensor.h",
     ("core/eval/cell", "core/eval/eval"):

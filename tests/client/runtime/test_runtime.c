@@ -577,15 +577,6 @@ START_TEST(test_unknown_launches_are_refused_by_name)
 {
     rich r;
     begin(&r);
-    r.tables.launch[1] = (sx_module_launch){.kind = SX_LAUNCH_COLLECTIVE,
-                                            .kernel = SX_MODULE_NONE,
-                                            .arg_first = 1,
-                                            .arg_count = 2,
-                                            .value = SX_COLLECTIVE_ALL_GATHER,
-                                            .name = {10, 1}};
-    ck_sx_fails(&r.cx, open_tables(&r), SX_UNIMPLEMENTED,
-                "launch 1 is a collective, all-gather along a");
-    sx_gen_module_make_rich(&r.tables);
     r.tables.launch[0] = (sx_module_launch){.kind = SX_LAUNCH_HOST,
                                             .kernel = SX_MODULE_NONE,
                                             .arg_count = 1,
