@@ -366,6 +366,64 @@ SYMPLEX_API symplex_code symplex_module_launch(const symplex_module *module, siz
 SYMPLEX_API symplex_code symplex_module_run_timed(symplex_module *module, uint64_t *ns,
                                                   size_t count, symplex_error *error);
 
+/* ---- module: with other ranks ----
+ *
+ * A program with collectives makes a module that several ranks run together, each with a module of its own opened from
+ * the same bytes: threads of a process, or processes. A rank reaches the others through a communicator, functions that
+ * the caller has over whatever engine moves the bytes. symplex_module_run calls them in the order of the module, which
+ * is the same on all ranks. */
+
+typedef enum {
+    SYMPLEX_ALL_REDUCE, /* to: the tensors of all, combined element by element */
+    SYMPLEX_ALL_GATHER, /* to: `count` pieces, what each has in `from` */
+    SYMPLEX_REDUCE_SCATTER, /* from: `count` pieces; to: the pieces of number `place` of all, combined */
+    SYMPLEX_ALL_TO_ALL, /* from: `count` pieces; to: the pieces of number `place` of all */
+    SYMPLEX_PERMUTE /* to: what the source of the pair has whose target is `place`; zeros where there is none */
+} symplex_collective;
+typedef enum { SYMPLEX_SUM, SYMPLEX_PRODUCT, SYMPLEX_MAX, SYMPLEX_MIN } symplex_combine;
+typedef struct {
+    uint32_t source, target; /* places */
+} symplex_pair;
+/* One collective of one rank. The ranks first, first + stride, ... take part, `count` of them; this is that of number
+ * `place`. Pieces are of equal size and lie one behind the other. */
+typedef struct {
+    symplex_collective kind;
+    const char *axis; /* of the mesh, "dp" */
+    uint32_t first, stride, count, place;
+    uint32_t launch; /* its number in the module, for messages */
+    symplex_dtype dtype;
+    symplex_combine combine;
+    const symplex_pair *pair; /* [pair_count] sources ascend */
+    uint32_t pair_count;
+    const void *from;
+    size_t from_size; /* bytes */
+    void *to;
+    size_t to_size;
+} symplex_exchange;
+/* Each function returns when `to` is written and `from` is not read any more, or fails the run: it fills in code and
+ * text of *error. It is called on the thread that runs the module. Elements are combined from number 0 up, in f32 where
+ * they are narrower; whoever combines in another order gets other bits than other engines do. symplex_exchange_run
+ * combines so. `abort` (may be NULL) is called where the run of this rank failed: nobody shall wait for it. */
+typedef symplex_code (*symplex_exchanger)(void *self, const symplex_exchange *exchange,
+                                          symplex_error *error);
+typedef struct {
+    void *self;
+    uint32_t rank, rank_count;
+    symplex_exchanger all_reduce, all_gather, reduce_scatter, all_to_all, permute;
+    void (*abort)(void *self, const symplex_error *error);
+} symplex_communicator;
+
+/* How many ranks run the module together; 1: it needs no communicator. */
+SYMPLEX_API uint32_t symplex_module_ranks(const symplex_module *module);
+/* Which rank this module is, and how it reaches the others. The structure is copied; what `self` points to is used
+ * until the module is closed.
+ *   errors   SYMPLEX_INPUT another number of ranks than the module has, with both; SYMPLEX_USAGE a function is NULL */
+SYMPLEX_API symplex_code symplex_module_join(symplex_module *module,
+                                             const symplex_communicator *communicator,
+                                             symplex_error *error);
+/* Writes `to` of an exchange, where what all that take part have is at hand: from[k] is `from` of number k. */
+SYMPLEX_API void symplex_exchange_run(const symplex_exchange *exchange, const void *const *from);
+
 /* ---- module: on a GPU, with memory and streams of the caller ----
  *
  * A module for GPUs is opened on the first one that is enough; symplex_module_describe says which. Everything

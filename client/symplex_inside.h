@@ -1,7 +1,7 @@
 /* symplex_inside.h - what the files of the public library share. */
 #ifndef SX_CLIENT_SYMPLEX_INSIDE_H
 #define SX_CLIENT_SYMPLEX_INSIDE_H
-#include "client/runtime/runtime.h"
+#include "client/runtime/ranks.h"
 #include "client/symplex.h"
 
 struct symplex_module {
@@ -13,6 +13,9 @@ struct symplex_module {
     char **symbol_name;     /* [symbol_count] */
     symplex_range *range;   /* of all symbols */
     size_t symbol_count;
+    /* symplex_ranks.c: as the caller gave it, and for the runtime. */
+    symplex_communicator caller;
+    sxr_communicator communicator;
 };
 
 /* Each call has a context of its own. */
