@@ -339,7 +339,7 @@ sx_code sx_pipe_node(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_
 sx_code sx_pipe_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor,
                        uint32_t *result);
 /* regions.c: launches for scan, while and cond, all results that are asked for in one go.
- *   errors   SX_UNIMPLEMENTED machines that are no x86-64 */
+ * errors   SX_LIMIT too many inside each other; SX_UNIMPLEMENTED tensors without elements */
 sx_code sx_pipe_region(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor);
 /* regions.c: each distinct body of the program goes through level 1, once. */
 sx_code sx_pipe_bodies(sx_ctx *cx, const sx_core_request *request, const sx_device *device,

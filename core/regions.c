@@ -464,10 +464,6 @@ static sx_code compile_region(region *r)
 {
     const sx_graph *graph = r->pipe->graph;
     const sx_node *node = sx_graph_node(graph, r->id);
-    if (r->pipe->machine->arch != SX_ARCH_X86_64) {
-        return SX_FAIL(r->cx, SX_UNIMPLEMENTED, "node %%%u: no code generator for %s", r->id.i,
-                       sx_op_info_of(node->op)->name);
-    }
     if (r->pipe->loop_depth == SX_MODULE_LOOPS_MAX) {
         return SX_FAIL(r->cx, SX_LIMIT, "node %%%u: more than %u loops inside each other", r->id.i,
                        SX_MODULE_LOOPS_MAX);

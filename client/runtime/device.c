@@ -309,13 +309,18 @@ static sx_code run_launch(sx_ctx *cx, sxr_program *program, uint32_t index)
     case SX_LAUNCH_FILL:
         return sxg_fill(cx, d->gpu, d->at[arg[0]], program->bytes[arg[0]], launch->value,
                         module->tensor[arg[0]].element_bytes);
+    case SX_LAUNCH_SLICE:
+        return sxg_copy(cx, d->gpu, d->at[arg[1]],
+                        d->at[arg[0]] + program->round * program->bytes[arg[1]],
+                        program->bytes[arg[1]]);
+    case SX_LAUNCH_ROW:
+        return sxg_copy(cx, d->gpu, d->at[arg[1]] + program->round * program->bytes[arg[0]],
+                        d->at[arg[0]], program->bytes[arg[0]]);
     case SX_LAUNCH_LOOP: /* the walk goes through them */
     case SX_LAUNCH_BRANCH:
     case SX_LAUNCH_WHILE:
     case SX_LAUNCH_COLLECTIVE: /* refused when the module was opened */
     case SX_LAUNCH_HOST:
-    case SX_LAUNCH_SLICE:
-    case SX_LAUNCH_ROW:
     case SX_LAUNCH_KIND_COUNT: break;
     }
     SX_UNREACHABLE();
@@ -334,6 +339,17 @@ static sx_code launch_timed(sx_ctx *cx, sxr_program *program, uint32_t index, ui
     return SX_OK;
 }
 
+/* The host waits for what was launched before. */
+static sx_code ask(sx_ctx *cx, sxr_program *program, uint32_t tensor, bool *truth)
+{
+    const struct sxr_device *d = program->device;
+    uint8_t byte = 0;
+    SX_TRY(sxg_download(cx, d->gpu, &byte, d->at[tensor], sizeof(byte)));
+    SX_TRY(sxg_sync(cx, d->gpu));
+    *truth = byte != 0;
+    return SX_OK;
+}
+
 static sx_code count_round(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round)
 {
     const struct sxr_device *d = program->device;
@@ -341,7 +357,7 @@ static sx_code count_round(sx_ctx *cx, sxr_program *program, uint32_t tensor, ui
 }
 
 const sxr_way sxr_way_gpu = {
-    .begin = begin, .launch = launch_timed, .count_round = count_round, .end = end};
+    .begin = begin, .launch = launch_timed, .count_round = count_round, .ask = ask, .end = end};
 
 /* ---- a run in parts: what comes before, and launches on a stream of the caller ---- */
 

@@ -145,13 +145,12 @@ bool sxr_walk_is_last(const sxr_program *program, const sxr_walk *walk)
     return last;
 }
 
-/* A GPU runs no module that asks. */
-static sx_code answer(sx_ctx *cx, const sxr_program *program, uint32_t index, sxr_walk *walk)
+static sx_code answer(sx_ctx *cx, sxr_program *program, uint32_t index, sxr_walk *walk)
 {
     const sx_module *module = &program->module;
-    const uint8_t *truth = program->tensor[module->arg[module->launch[index].arg_first]];
-    SX_ASSERT(program->device == NULL && truth != NULL);
-    return sxr_walk_answer(cx, program, walk, *truth != 0);
+    bool truth;
+    SX_TRY(program->way->ask(cx, program, module->arg[module->launch[index].arg_first], &truth));
+    return sxr_walk_answer(cx, program, walk, truth);
 }
 
 /* Launches of the variant, of the prologue or of the run. */
@@ -259,6 +258,24 @@ static sx_code check_gpu(sx_ctx *cx, const sxr_program *program)
     return sxr_extents_check(cx, program);
 }
 
+/* How a branch or while goes on the host learns by waiting, which it cannot do for a stream of somebody else's or a
+ * graph. */
+static sx_code refuse_asking(sx_ctx *cx, const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    const sx_module_variant *variant = &module->variant[program->variant];
+    for (uint32_t i = 0; i < variant->launch_count; i++) {
+        uint32_t index = variant->launch_first + i, kind = module->launch[index].kind;
+        if (kind == SX_LAUNCH_BRANCH || kind == SX_LAUNCH_WHILE) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "launch %u is a %s: the host waits for what it asks, which it cannot on "
+                           "a stream of the caller or in a graph; a run can",
+                           index, sx_module_launch_name(kind));
+        }
+    }
+    return SX_OK;
+}
+
 sx_code sxr_prepare(sx_ctx *cx, sxr_program *program)
 {
     SX_TRY(check_gpu(cx, program));
@@ -272,6 +289,7 @@ sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream)
 {
     SX_TRY(check_gpu(cx, program));
     SX_TRY(check_bound(cx, program, false));
+    SX_TRY(refuse_asking(cx, program));
     SX_TRY(sxr_device_check_enqueue(cx, program));
     SX_TRY(sxr_device_enter(cx, program, stream));
     sx_code code = run_launches(cx, program, 0, NULL);
@@ -284,6 +302,7 @@ sx_code sxr_time_graph(sx_ctx *cx, sxr_program *program, uint32_t count, uint64_
     void *graph = NULL;
     SX_TRY(check_gpu(cx, program));
     SX_TRY(check_bound(cx, program, false));
+    SX_TRY(refuse_asking(cx, program));
     SX_TRY(sxr_device_check_prepared(cx, program));
     SX_TRY(sxr_device_graph_begin(cx, program));
     sx_code code = sxr_device_graph_end(cx, program, run_launches(cx, program, 0, NULL), &graph);

@@ -272,10 +272,6 @@ static sx_code check_launch(sx_ctx *cx, const sxr_program *program, uint32_t ind
         SX_ASSERT(module->kernel[launch->kernel].arch == module->info->arch);
         return SX_OK;
     case SX_LAUNCH_COLLECTIVE:
-    case SX_LAUNCH_SLICE:
-    case SX_LAUNCH_ROW:
-    case SX_LAUNCH_BRANCH:
-    case SX_LAUNCH_WHILE:
         if (program->device != NULL || sxr_device_wanted(module, program->made_for)) {
             return SX_FAIL(cx, SX_UNIMPLEMENTED, "launch %u is a %s: not on a GPU yet", index,
                            sx_module_launch_name(launch->kind));
@@ -283,6 +279,10 @@ static sx_code check_launch(sx_ctx *cx, const sxr_program *program, uint32_t ind
         return SX_OK;
     case SX_LAUNCH_COPY:
     case SX_LAUNCH_FILL:
+    case SX_LAUNCH_SLICE:
+    case SX_LAUNCH_ROW:
+    case SX_LAUNCH_BRANCH:
+    case SX_LAUNCH_WHILE:
     case SX_LAUNCH_LOOP: return SX_OK;
     case SX_LAUNCH_KIND_COUNT: break;
     }

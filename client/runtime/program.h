@@ -12,6 +12,8 @@ typedef struct {
     sx_code (*launch)(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns);
     /* Which round a loop is in, for the tensor that counts them. */
     sx_code (*count_round)(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t round);
+    /* Is the bool of this tensor true, behind all launches so far? */
+    sx_code (*ask)(sx_ctx *cx, sxr_program *program, uint32_t tensor, bool *truth);
     /* After the last launch, or after the first that failed, whose code it passes on. May be NULL. */
     sx_code (*end)(sx_ctx *cx, sxr_program *program, sx_code code);
 } sxr_way;

@@ -256,30 +256,6 @@ START_TEST(random_scans)
 }
 END_TEST
 
-START_TEST(is_refused_by_name)
-{
-    static const char branch[] =
-        BEGIN IN("p", "bool[]") IN("x", "f32[4]") "%y = cond(%p, %x) {then = graph {\n" IN(
-            "x",
-            "f32[4]") "return %x as \"y\"}, otherwise = graph {\n" IN("x",
-                                                                      "f32[4]") "%n = negate(%x) : "
-                                                                                "f32[4]\nreturn %n "
-                                                                                "as \"y\"}} : "
-                                                                                "f32[4]\nreturn %y "
-                                                                                "as \"y\"}";
-    sx_buf module;
-    sx_buf_init(&module, (size_t)1 << 24);
-    ck_sx_fails(&cx,
-                sx_test_compile(&cx, &(sx_test_request){.text = programs[0].text, .target = "h100"},
-                                &module),
-                SX_UNIMPLEMENTED, "no code generator for scan");
-    ck_sx_fails(&cx,
-                sx_test_compile(&cx, &(sx_test_request){.text = branch, .target = "h100"}, &module),
-                SX_UNIMPLEMENTED, "no code generator for cond");
-    sx_buf_fini(&module);
-}
-END_TEST
-
 int main(void)
 {
     Suite *suite = suite_create("regions");
@@ -289,7 +265,6 @@ int main(void)
     tcase_add_loop_test(tcase, equals_the_interpreter, 0, SX_COUNT(programs));
     tcase_add_loop_test(tcase, is_verified, 0, SX_COUNT(programs));
     tcase_add_test(tcase, random_scans);
-    tcase_add_test(tcase, is_refused_by_name);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
