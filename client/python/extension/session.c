@@ -31,6 +31,10 @@ static int ask(void *self)
 /* Releases the interpreter's lock and takes this one; false with an exception: it is closed. */
 static bool enter(sxp_session *s)
 {
+    if (s->lock == NULL || s->pid != getpid()) {
+        PyErr_SetString(PyExc_RuntimeError, "session: it is of another process");
+        return false;
+    }
     PyThreadState *thread = PyEval_SaveThread();
     (void)PyThread_acquire_lock(s->lock, WAIT_LOCK);
     s->thread = thread;
@@ -152,7 +156,10 @@ static PyObject *session_close(PyObject *self, PyObject *nothing)
 {
     sxp_session *s = session_of(self);
     (void)nothing;
-    if (s->lock == NULL || s->pid != getpid()) { /* a forked child leaves nothing */
+    if (s->lock == NULL || s->pid != getpid()) {
+        /* A forked child closes what it inherited, or its parent would seem to live on; it says nothing. */
+        symplex_session_close(s->session);
+        s->session = NULL;
         return Py_NewRef(Py_None);
     }
     PyThreadState *thread = PyEval_SaveThread();

@@ -41,8 +41,8 @@ __all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "
            "InputError", "LayoutError", "LimitExceeded", "Mismatch", "Module", "NoDaemon", "NotFound",
            "OutOfMemory", "Session", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
            "Unimplemented", "UsageError", "axis", "compile", "compile_bytes", "compile_file", "compile_onnx", "cond",
-           "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "session", "value_and_grad", "vmap",
-           "while_loop"]
+           "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "session", "value_and_grad",
+           "vmap", "while_loop"]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,12 +1,24 @@
 """Sessions: the ranks of a job use the same modules, and compare what they used before they talk to each other."""
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Iterable
 
 from symplex import _c
 from symplex._errors import Mismatch
 
 _open: list["Session"] = []
+
+
+def _after_fork() -> None:
+    """A child is no rank."""
+    _c.set_session(None)
+    for session in _open:
+        session._session.close()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 class Session:

@@ -207,6 +207,26 @@ def test_a_lost_connection_comes_back():
             rank.end()
 
 
+def test_a_forked_child_is_no_rank():
+    with Daemon(program="symplexd") as daemon:
+        ranks = [Rank(daemon, n, 2) for n in range(2)]
+        all_of(ranks, "module()")
+        child = ranks[1]("(pid := os.fork()) and (os.waitpid(pid, 0)[1]) or"
+                         " (pid == 0 and os._exit(module()[1] == 'session'))")
+        assert child is False, child # it compiled outside of the session
+        lives = ranks[1]("os.fork() or __import__('signal').pause()")
+        ranks[0].send("session.check()")
+        until(lambda: sessions(daemon)[0]["waiting"] == 1, "rank 0 waits")
+        ranks[1].process.kill()
+        kind, text = ranks[0].answer()
+        os.kill(lives, signal.SIGKILL)
+        assert kind == "NotFound" and "rank 1" in text, text
+        ranks[1].process.wait()
+        ranks[1].process.stdin.close()
+        ranks[1].process.stdout.close()
+        ranks[0].end()
+
+
 def test_gather_for_several_machines():
     with Daemon(program="symplexd") as daemon:
         with symplex.session(job="j", rank=1, world=3, socket=str(daemon.path)) as session:
