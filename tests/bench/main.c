@@ -53,6 +53,8 @@ static const bench table[] = {
      sx_bench_rows},
     {"search", "the lanes of a long search, step by step: objective and bound against fuel",
      sx_bench_search},
+    {"torch", "torch.compile with symplex against Inductor: a call of a tiny function, models",
+     sx_bench_torch},
 };
 
 uint64_t sx_bench_now_ns(void)
