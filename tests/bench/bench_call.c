@@ -1,7 +1,7 @@
 /* bench_call.c - what a run of a tiny module costs a caller of the library: all memory in one call, against a call for
  * each tensor and one for the run, in the same rounds. The kernel is a softmax of 4 rows of 8, some tens of
  * nanoseconds, so that the figures are those of the calls. The case "python" is the same from Python, with a new NumPy
- * array for each result, against the one call in C. */
+ * array for each result, against the one call in C; "jit" and "jit-dict" through a traced function. */
 #include "tests/bench/bench.h"
 
 #include <stdio.h>
@@ -108,14 +108,15 @@ static int bench_ways(const sx_bench_options *options, uint32_t rounds)
     return 0;
 }
 
-static int bench_python(const sx_bench_options *options, uint32_t rounds)
+/* `called`: what call_python.py calls. */
+static int bench_python(const sx_bench_options *options, uint32_t rounds, const char *case_name,
+                        char *called)
 {
-    static const char case_name[] = "python";
     static float x[32], y[32];
     char script[] = SX_SOURCE_DIR "/tests/bench/call_python.py";
     char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
     char folder[] = SX_BINARY_DIR "/python";
-    char *argument[] = {python, script, folder, NULL};
+    char *argument[] = {python, script, folder, called, NULL};
     double sample[2][ROUNDS_MAX];
     symplex_memory memory[2];
     symplex_error error = {.text = ""};
@@ -153,5 +154,8 @@ int sx_bench_call(const sx_bench_options *options)
     uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
     rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
     int status = bench_ways(options, rounds);
-    return status != 0 ? status : bench_python(options, rounds);
+    static char module[] = "module", jit[] = "jit", dict[] = "jit-dict";
+    status = status != 0 ? status : bench_python(options, rounds, "python", module);
+    status = status != 0 ? status : bench_python(options, rounds, "jit", jit);
+    return status != 0 ? status : bench_python(options, rounds, "jit-dict", dict);
 }

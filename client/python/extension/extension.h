@@ -100,6 +100,15 @@ void sxp_session_unlock(PyObject *self);
 PyObject *sxp_compile(PyObject *self, PyObject *args);
 PyObject *sxp_ping(PyObject *self, PyObject *args);
 
+/* ---- the short way of traced functions ---- */
+
+/* (args, keywords, names): the key of a call and its arrays as they come, or None: the long way is needed. `names` are
+ * numpy's array type, a set of its scalar types and the words "dtype" and "shape". */
+PyObject *sxp_short_key(PyObject *self, PyObject *const *args, Py_ssize_t count);
+/* (table, args, keywords, names): the results, where the table has a row (module, order of the arrays, structure) for
+ * the key; (structure, results) where there is a structure. NotImplemented: the long way is needed. */
+PyObject *sxp_short_call(PyObject *self, PyObject *const *args, Py_ssize_t count);
+
 /* ---- custom calls of XLA ---- */
 
 /* The number by which an executable calls a module of this process, which stays open. */

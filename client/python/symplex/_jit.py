@@ -15,13 +15,14 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 
 import numpy as np
 
+from symplex._c import short_call, short_key
 from symplex._compile import compile
 from symplex._errors import DTypeError, Error, LayoutError, OutOfMemory, Unimplemented
 from symplex._trace import explain as _explain, tree as _tree
 from symplex._trace.batch import Axes, batched
 from symplex._trace.control import name_of
 from symplex._trace.gradient import slopes
-from symplex._trace.graph import Graph, current, type_text
+from symplex._trace.graph import _STACK, Graph, type_text
 from symplex._trace.program import Program
 from symplex._trace.progress import Line
 from symplex._trace.shapes import Patterns
@@ -32,7 +33,8 @@ import symplex._trace.elements  # noqa: F401
 import symplex._trace.functions  # noqa: F401
 import symplex._trace.linalg  # noqa: F401
 
-_QUICK_MAX = 4096
+_SHORT_MAX = 4096
+_NAMES = np.ndarray, frozenset(np.dtype(c).type for c in "efdbhilqBHILQ?"), "dtype", "shape"
 
 
 class _Static(NamedTuple):
@@ -48,6 +50,15 @@ class _Compiled(NamedTuple):
     out: Any
     outputs: list[int]
     donated: frozenset[int]
+
+
+class _Out:
+    """The structure of what a function gives, where that is not one array; where its parts are among the results."""
+
+    __slots__ = ("structure", "order")
+
+    def __init__(self, structure: Any, order: list[int]) -> None:
+        self.structure, self.order = structure, order
 
 
 class _Bound(NamedTuple):
@@ -73,8 +84,9 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.signature(lambda *args, **keywords: None)
 
 
-def _chosen(signature: inspect.Signature, numbers: Any, names: Any, what: str) -> frozenset[str]:
+def _chosen(signature: inspect.Signature, given: tuple[Any, Any], what: str) -> frozenset[str]:
     """Names of parameters, by numbers and by names."""
+    numbers, names = given
     known = list(signature.parameters)
     found = set(_names(names))
     for n in _numbers(numbers):
@@ -118,10 +130,10 @@ class Function:
         functools.update_wrapper(self, function)
         self._function, self._options = function, options
         self._signature = _signature(function)
-        self._static = _chosen(self._signature, *static, "static_argnums")
-        self._donated = _chosen(self._signature, *donated, "donate_argnums")
+        self._static = _chosen(self._signature, static, "static_argnums")
+        self._donated = _chosen(self._signature, donated, "donate_argnums")
         self._patterns = Patterns(shapes, dims)
-        self._quick: dict[Any, tuple[Any, Any]] = {}
+        self._short: dict[Any, tuple[Any, ...]] = {}
         self._lock = threading.RLock()
         self.modules: dict[Any, _Compiled] = {}
         self.compilations: list[_explain.Compilation] = []
@@ -306,35 +318,35 @@ class Function:
 
     # ---- calls ----
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if current() is not None:
+        if _STACK.graphs:
             return self._function(*args, **keywords)
-        key = []
-        for x in args:  # plain arrays alone, of types and shapes that were there before: straight to the module
-            if type(x) is not np.ndarray or not x.flags.c_contiguous:
-                return self._call(args, keywords)
-            key.append(x.dtype)
-            key.append(x.shape)
-        quick = self._quick.get(tuple(key)) if not keywords else None
-        if quick is None:
-            return self._call(args, keywords)
-        module, out = quick
-        results = module(*args)
-        return results if out is _tree.LEAF else _tree.build(out, iter(
-            results if type(results) is tuple else (results,)))
+        made = short_call(self._short, args, keywords, _NAMES)
+        if made is NotImplemented:
+            return self._long(args, keywords)
+        if type(made) is not tuple or type(made[0]) is not _Out:
+            return made
+        out, results = made
+        return _tree.build(out.structure, iter([results[i] for i in out.order] if out.order else (results,)))
 
-    def _remember(self, args: Any, keywords: Any, bound: _Bound, made: _Compiled) -> None:
-        """Where each argument is a plain array, and the inputs of the module are these arguments."""
+    def _remember(self, args: Any, keywords: Any, made: _Compiled) -> None:
+        """The short way of later calls, where one module does all."""
+        found = short_key(args, keywords, _NAMES) if not self._static else None
         stage = made.stages[0]
-        plain = not keywords and len(made.stages) == 1 and all(
-            type(x) is np.ndarray and x.flags.c_contiguous and x.dtype.isnative for x in args) and all(
-            part is _tree.LEAF for _, _, part in bound.structure) and len(bound.structure) == len(args)
-        if plain and isinstance(stage, Ready) and list(stage.operands.values()) == list(range(len(args))) and list(
-                stage.results.values()) == made.outputs and not made.donated:
-            if len(self._quick) >= _QUICK_MAX:
-                self._quick.clear()
-            self._quick[tuple(part for x in args for part in (x.dtype, x.shape))] = stage.module, made.out
+        if found is None or len(made.stages) != 1 or not isinstance(stage, Ready):
+            return
+        key, leaves = found
+        marks = [np.empty(0) for _ in leaves]
+        again = self._arguments(*_tree.marked((args, keywords), iter(marks)))
+        place_of = {id(x): i for i, x in enumerate(marks)}  # arrays that are defaults are not among them
+        order = [place_of.get(id(again.leaves[i][1])) for i in stage.operands.values()]
+        if None not in order and all(leaves[i].dtype.isnative for i in order):
+            if len(self._short) >= _SHORT_MAX:
+                self._short.clear()
+            given = list(stage.results.values())  # the compiler's order of results
+            out = _Out(made.out, [given.index(i) for i in made.outputs] if len(given) > 1 else [])
+            self._short[key] = stage.module, tuple(order), None if made.out is _tree.LEAF else out
 
-    def _call(self, args: Any, keywords: Any) -> Any:
+    def _long(self, args: Any, keywords: Any) -> Any:
         bound = self._arguments(args, keywords)
         shapes = self._patterns.resolve(bound.leaves)
         key = bound.structure, tuple((x.dtype, shape) for (_, x), shape in zip(bound.leaves, shapes))
@@ -350,7 +362,7 @@ class Function:
                 raise LayoutError(f"argument '{name}': it is donated, and "
                                   f"{'has gaps' if x.flags.writeable else 'is read-only'}")
             values[i] = _whole(name, x)
-        self._remember(args, keywords, bound, made)
+        self._remember(args, keywords, made)
         for stage in made.stages:
             stage.run(values)
         return _tree.build(made.out, iter([values[i] for i in made.outputs]))

@@ -138,6 +138,30 @@ def test_later_calls():
     assert len(g.modules) == 3 and len(h.modules) == 1
 
 
+def test_the_short_way():
+    """Later calls with what was there: arrays that are there twice, defaults, orders of keys, numbers that are equal
+    and not the same, scalars of NumPy, gaps."""
+    def function(p, *rest, y=None, k=1.0):
+        return [p["a"] - p["b"], (rest[0] * 2 - rest[1][0], np.copysign(F32 if y is None else y, k)), -p["b"]]
+    f = jit(function)
+    a, b = F32, F32 * 3
+    for _ in range(3):
+        for args, keywords in ((({"a": a, "b": b}, a, [b]), {}), (({"b": a, "a": b}, b, [b]), {"k": -0.0}),
+                               (({"a": b, "b": b}, b, [a]), {"k": 0.0}),
+                               (({"a": a, "b": b}, a, [a]), {"y": b, "k": -1.0}),
+                               (({"a": a.T, "b": b.T}, a, [b[::-1]]), {}), (({"a": a, "b": b}, a[0, 0], [b]), {}),
+                               (({"a": a, "b": a}, np.float32(2), (np.float32(3),)), {"k": 1.0})):
+            got, want = f(*args, **keywords), function(*args, **keywords)
+            assert type(got[1]) is tuple
+            for g, w in zip((got[0], *got[1], got[2]), (want[0], *want[1], want[2])):
+                assert np.array_equal(g, w) and np.array_equal(np.signbit(g), np.signbit(w)), (args, keywords)
+    assert len(f._short) == 7, "each has one; what has gaps is then refused there, and copied"
+    number = jit(lambda x, k: x * k)
+    assert np.isnan(number(F32, np.nan)).all() and np.isnan(number(F32, float("nan"))).all()
+    assert len(number.modules) == 1
+    assert [number(I32, k).dtype for k in (True, 1.0, 1)] == [np.int32, np.float64, np.int32]
+
+
 def test_a_function_must_be_pure():
     leaked = []
     cases = (("the truth of a traced bool[]", lambda x: x if x.sum() > 0 else -x),

@@ -218,7 +218,7 @@ def _gathered(w: _Writer, x: Batched, indices: Batched, axis: int) -> Tracer:
 
 @_rule("gather")
 def _gather(w: _Writer, node: Node, inputs: list[Batched]) -> list[Any]:
-    return [_gathered(w, *inputs, node.attributes["axis"])]
+    return [_gathered(w, inputs[0], inputs[1], node.attributes["axis"])]
 
 
 @_rule("scatter")

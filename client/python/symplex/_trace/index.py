@@ -145,7 +145,7 @@ def _arrays(x: Tracer, arrays: dict[int, Any], entry_count: int) -> Tracer:
     if len(dims) == 1:
         return gather(x, indices[0], dims[0])
     shape = broadcast([i.shape for i in indices], "an index")
-    flat = None
+    flat: Any = None
     for d, i in zip(dims, indices):
         n = size_value(x.shape[d])
         inside = np.maximum(np.minimum(select(i < 0, i + n, i), n - 1), 0)
@@ -160,7 +160,7 @@ def _arrays(x: Tracer, arrays: dict[int, Any], entry_count: int) -> Tracer:
     return made
 
 
-def gather(x: Tracer, indices: Tracer, axis: int) -> Tracer:
+def gather(x: Tracer, indices: Any, axis: int) -> Tracer:
     """Rows along an axis; negative indices count from the end, others outside are clamped."""
     if isinstance(x.shape[axis], int) and x.shape[axis] == 0 and indices.size != 0:
         raise IndexError(f"an index of a dimension without elements ({place()})")

@@ -38,7 +38,8 @@ class Program(str):
     def svg(self) -> str:
         """The graph as a picture: a row for each depth, leaves on top."""
         place: dict[str, tuple[int, int]] = {}
-        boxes, edges, widths = [], [], {}
+        boxes, edges = [], []
+        widths: dict[int, int] = {}
         for names, operation, operands, types in self.nodes():
             depth = 1 + max((place[o][1] for o in operands if o in place), default=-1)
             column = widths.get(depth, 0)

@@ -5,7 +5,7 @@ import math
 import os
 import re
 import sys
-from typing import Any, Callable, Iterable, Mapping, Union
+from typing import Any, Callable, Iterable, Mapping
 
 from symplex._errors import Error
 
@@ -184,7 +184,8 @@ class Size:
     __truediv__ = __rtruediv__ = __pow__ = __rfloordiv__ = __rmod__ = lambda self, other: self._refuse()
 
 
-Extent = Union[int, Size]
+Extent = Any
+"""A number or a Size."""
 
 
 def _made(terms: dict[Any, int], bounds: Mapping[str, tuple[int, int]]) -> Extent:

@@ -4,7 +4,7 @@ reductions, shapes. `_index.py` has x[...], `_functions.py` and `_linalg.py` the
 from __future__ import annotations
 
 import operator
-from typing import Any, Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -122,6 +122,17 @@ class Tracer(Value):
         from symplex._trace.index import index
         return index(self, key)
 
+    if TYPE_CHECKING:  # made below, from tables
+        def _binary(self, other: Any) -> "Tracer": ...
+        __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _binary
+        __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _binary
+        __and__ = __rand__ = __or__ = __ror__ = __xor__ = __rxor__ = __lshift__ = __rshift__ = _binary
+        __lt__ = __le__ = __gt__ = __ge__ = _binary
+
+        def _unary(self) -> "Tracer": ...
+        __neg__ = __pos__ = __abs__ = __invert__ = _unary
+        __eq__ = __ne__ = _binary  # type: ignore[assignment]
+
     def astype(self, dtype: Any, copy: bool = True) -> "Tracer":
         return convert(self, dtype)
 
@@ -188,7 +199,7 @@ def size_value(n: Extent) -> Tracer:
     return total if total is not None else graph().constant(np.int64(0))
 
 
-def convert(x: Tracer, dtype: Any) -> Tracer:
+def convert(x: Any, dtype: Any) -> Tracer:
     """To another element type; what is not zero is true. NumPy has it the same, but for what is out of range."""
     dtype = np.dtype(dtype)
     if dtype == x.dtype:
@@ -266,7 +277,7 @@ def real(x: Any) -> Tracer:
     return x
 
 
-def select(which: Tracer, yes: Any, no: Any) -> Tracer:
+def select(which: Any, yes: Any, no: Any) -> Tracer:
     """Of one element type, which the caller has seen to."""
     which, yes, no = together(which, yes, no, what="where")
     return emit("select", (which, yes, no), {}, yes.dtype, yes.shape)
@@ -276,7 +287,7 @@ def unary(operation: str, x: Tracer) -> Tracer:
     return emit(operation, (x,), {}, x.dtype, x.shape)
 
 
-def compare(x: Tracer, direction: str, y: Any) -> Tracer:
+def compare(x: Any, direction: str, y: Any) -> Tracer:
     x, y = together(x, value(y, x.dtype), what="compare")
     return emit("compare", (x, y), {"direction": direction}, bool, x.shape)
 

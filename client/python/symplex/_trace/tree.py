@@ -31,6 +31,8 @@ def flatten(value: Any, name: str, leaves: list[tuple[str, Any]], numbers: bool 
         except TypeError:
             raise TypeError(f"argument '{name}': the keys of a dict are of one kind that has an order") from None
         return dict, tuple((k, flatten(value[k], f"{name}[{k!r}]", leaves, numbers)) for k in keys)
+    if type(value) is float:
+        return float, value.hex()  # zeros of both signs are two programs, and every NaN is one
     if isinstance(value, (bool, int, float, str, type(None))):
         return type(value), value
     if _array_like(value):
@@ -54,7 +56,7 @@ def build(structure: Any, leaves: Iterator[Any]) -> Any:
     if _is_structure(kind):
         parts = [build(part, leaves) for part in inner]
         return kind(*parts) if hasattr(kind, "_fields") else kind(parts)
-    return inner
+    return float.fromhex(inner) if kind is float else inner
 
 
 def leaves_of(value: Any, name: str, numbers: bool = True) -> tuple[list[Any], list[str], Any]:
@@ -77,4 +79,14 @@ def text(structure: Any) -> str:
     if _is_structure(kind):
         parts = ", ".join(text(part) for part in inner)
         return f"[{parts}]" if kind is list else f"({parts}{',' if len(inner) == 1 else ''})"
-    return repr(inner)
+    return repr(float.fromhex(inner) if kind is float else inner)
+
+
+def marked(value: Any, marks: Iterator[Any]) -> Any:
+    """The same with a mark for each array, in the order in which they come."""
+    kind = type(value)
+    if kind is np.ndarray or isinstance(value, np.generic):
+        return next(marks)
+    if kind is dict:
+        return {k: marked(v, marks) for k, v in value.items()}
+    return kind([marked(v, marks) for v in value]) if kind in (tuple, list) else value
