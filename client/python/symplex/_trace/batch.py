@@ -190,7 +190,7 @@ def _convolution(w: _Writer, node: Node, inputs: list[Batched]) -> list[Any]:
 
 
 # ---- places that are operands ----
-def _offset(w: _Writer, indices: Tracer, n: Extent, clamped: bool) -> Tracer:
+def _offset(w: _Writer, indices: Tracer, n: Extent, clamped: bool) -> Any:
     """Indices of each example into all rows of all examples; those outside are clamped, or behind the last row."""
     i = convert(indices, np.int64)
     length = size_value(n)

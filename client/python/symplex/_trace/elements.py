@@ -276,6 +276,14 @@ def _sign(ufunc: Any, x: Any) -> Tracer:
     return made + number(made, 0) if made.dtype.kind == "f" else made  # zero has no sign
 
 
+_COMPOSED: dict[str, Build] = {
+    "expm1": expm1, "log1p": log1p, "log2": _log_of(2), "log10": _log_of(10), "exp2": _exp2,
+    "logaddexp": _logaddexp, "sin": _sin, "tan": _tan, "arctan": _atan, "arctan2": _atan2, "arcsin": _asin,
+    "arccos": _acos, "sinh": _sinh, "cosh": _cosh, "arcsinh": _asinh, "arccosh": _acosh,
+    "arctanh": _atanh, "hypot": _hypot,
+    "remainder": _remainder, "floor_divide": _floor_divide, "trunc": _trunc, "copysign": lambda x, y: select(
+        negative(y), -abs(x), abs(x)), "left_shift": _shift(True), "right_shift": _shift(False),
+    "deg2rad": lambda x: x * number(x, math.pi / 180), "rad2deg": lambda x: x * number(x, 180 / math.pi)}
 UFUNCS.update({
     **{name: elementwise(operation) for name, operation in (
         ("add", "add"), ("subtract", "subtract"), ("multiply", "multiply"), ("divide", "divide"),
@@ -284,14 +292,7 @@ UFUNCS.update({
         ("tanh", "tanh"), ("cos", "cosine"), ("rint", "round_nearest_even"), ("bitwise_and", "and"),
         ("bitwise_or", "or"), ("bitwise_xor", "xor"), ("invert", "not"))},
     **{name: _rounding(name) for name in ("floor", "ceil")},
-    **{name: composed(build) for name, build in {
-        "expm1": expm1, "log1p": log1p, "log2": _log_of(2), "log10": _log_of(10), "exp2": _exp2,
-        "logaddexp": _logaddexp, "sin": _sin, "tan": _tan, "arctan": _atan, "arctan2": _atan2, "arcsin": _asin,
-        "arccos": _acos, "sinh": _sinh, "cosh": _cosh, "arcsinh": _asinh, "arccosh": _acosh,
-        "arctanh": _atanh, "hypot": _hypot,
-        "remainder": _remainder, "floor_divide": _floor_divide, "trunc": _trunc, "copysign": lambda x, y: select(
-            negative(y), -abs(x), abs(x)), "left_shift": _shift(True), "right_shift": _shift(False),
-        "deg2rad": lambda x: x * number(x, math.pi / 180), "rad2deg": lambda x: x * number(x, 180 / math.pi)}.items()},
+    **{name: composed(build) for name, build in _COMPOSED.items()},
     "radians": composed(lambda x: x * number(x, math.pi / 180)),
     "degrees": composed(lambda x: x * number(x, 180 / math.pi)),
     "isnan": _flag(lambda x: compare(x, "ne", x), False), "sign": _sign, "power": _power, "float_power": _power,

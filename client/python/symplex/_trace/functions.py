@@ -123,7 +123,7 @@ def var(a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: 
 
 
 def std(a: Any, axis: Any = None, dtype: Any = None, ddof: float = 0, keepdims: bool = False, *, mean: Any = None,
-        correction: Any = None) -> Tracer:
+        correction: Any = None) -> Any:
     return np.sqrt(var(a, axis, dtype, ddof, keepdims, mean=mean, correction=correction))
 
 
@@ -154,14 +154,14 @@ def cumulative(operation: str, first: Any, what: str) -> Callable[..., Tracer]:
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tracer:
-    x = value(a)
-    at = one_axis(x, axis)
+    whole = value(a)
+    at = one_axis(whole, axis)
 
     def edge(given: Any) -> Tracer:
-        return broadcast_to(value(given, None if isinstance(given, (Tracer, np.ndarray)) else x.dtype), tuple(
-            (given.shape[at] if np.ndim(given) else 1) if d == at else m for d, m in enumerate(x.shape)))
-    parts = [*([edge(prepend)] if prepend is not None else []), x, *([edge(append)] if append is not None else [])]
-    x = concatenate(parts, at)
+        return broadcast_to(value(given, None if isinstance(given, (Tracer, np.ndarray)) else whole.dtype), tuple(
+            (given.shape[at] if np.ndim(given) else 1) if d == at else m for d, m in enumerate(whole.shape)))
+    parts = [*([edge(prepend)] if prepend is not None else []), whole, *([edge(append)] if append is not None else [])]
+    x: Any = concatenate(parts, at)
     for _ in range(operator.index(n)):
         head = [slice(None)] * x.ndim
         tail = list(head)
@@ -353,7 +353,7 @@ def full_like(a: Any, fill_value: Any, dtype: Any = None, order: str = "K", subo
     return full(a.shape if shape is None else shape, fill_value, dtype or a.dtype)
 
 
-def round_(a: Any, decimals: int = 0) -> Tracer:
+def round_(a: Any, decimals: int = 0) -> Any:
     x = value(a)
     if decimals == 0 or x.dtype.kind != "f":
         return np.rint(x) if x.dtype.kind == "f" else x

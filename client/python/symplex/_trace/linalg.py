@@ -334,7 +334,8 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     r = triangle(False)(r)
     if mode != "complete":
         r, q = r[..., :min(m, n), :], q[..., :min(m, n)]
-    return r if mode == "r" else np.linalg._linalg.QRResult(q, r)
+    results: Any = np.linalg._linalg.QRResult
+    return r if mode == "r" else results(q, r)
 
 
 # ---- norms ----
@@ -351,7 +352,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> T
     return matrix_norm(moveaxis(x, axes, (-2, -1)), ord=ord, keepdims=keepdims)
 
 
-def _vector_norm(x: Tracer, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Tracer:
+def _vector_norm(x: Tracer, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     """Squares are of numbers that are scaled by the largest, so that none is out of range."""
     size = abs(x)
     if ord in (math.inf, -math.inf):
@@ -418,7 +419,8 @@ def svd(a: Any, full_matrices: bool = True, compute_uv: bool = True, hermitian: 
     left, right = ((m, m), (n, n)) if full_matrices else ((m, k), (k, n))
     made = host("numpy.linalg.svd", _svd_full if full_matrices else _svd_reduced, [a],
                 [(a.dtype, (*batch, *left)), (a.dtype, (*batch, k)), (a.dtype, (*batch, *right))])
-    return np.linalg._linalg.SVDResult(*made)
+    results: Any = np.linalg._linalg.SVDResult
+    return results(*made)
 
 
 def svdvals(x: Any, /) -> Tracer:
@@ -437,7 +439,8 @@ def eigh(a: Any, UPLO: str = "L") -> Any:
     a = _square(a, "numpy.linalg.eigh")
     made = host("numpy.linalg.eigh", _eigh_upper if UPLO.upper() == "U" else _eigh_lower, [a],
                 [(a.dtype, a.shape[:-1]), (a.dtype, a.shape)])
-    return np.linalg._linalg.EighResult(*made)
+    results: Any = np.linalg._linalg.EighResult
+    return results(*made)
 
 
 def eigvalsh(a: Any, UPLO: str = "L") -> Tracer:
@@ -495,11 +498,12 @@ UFUNCS["vecmat"] = lambda ufunc, a, b: matmul(expand_dims(a, -2), b)[..., 0, :]
 FUNCTIONS.update({"dot": dot, "tensordot": tensordot, "outer": outer, "inner": inner, "kron": kron, "cross": cross,
                   "einsum": einsum, "vdot": lambda a, b: dot(reshape(a, -1), reshape(b, -1)),
                   "matrix_transpose": lambda x: swapaxes(x, -1, -2)})
-FUNCTIONS.update({f"numpy.linalg.{name}": function for name, function in {
+_LINALG: dict[str, Callable[..., Any]] = {
     "solve": solve, "inv": inv, "det": det, "slogdet": slogdet, "cholesky": cholesky, "qr": qr, "norm": norm,
     "vector_norm": vector_norm, "matrix_norm": matrix_norm, "svd": svd, "svdvals": svdvals, "eigh": eigh,
     "eigvalsh": eigvalsh, "pinv": pinv, "matrix_rank": matrix_rank, "matrix_power": matrix_power,
     "multi_dot": multi_dot, "cond": _cond, "matmul": matmul, "outer": outer, "tensordot": tensordot,
     "vecdot": lambda a, b, axis=-1: vecdot(a, b, axis), "cross": lambda a, b, axis=-1: cross(a, b, axis),
     "diagonal": lambda x, offset=0: diagonal(x, offset, -2, -1), "matrix_transpose": lambda x: swapaxes(x, -1, -2),
-    "trace": lambda x, offset=0, dtype=None: total(diagonal(x, offset, -2, -1), -1, dtype)}.items()})
+    "trace": lambda x, offset=0, dtype=None: total(diagonal(x, offset, -2, -1), -1, dtype)}
+FUNCTIONS.update({f"numpy.linalg.{name}": function for name, function in _LINALG.items()})

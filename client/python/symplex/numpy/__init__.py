@@ -291,15 +291,16 @@ def _filled_with(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any 
 
 def _arange(start: Any, /, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
     """Bounds are numbers; of whole ones, `stop` alone may be a symbolic size."""
+    arange: Any = np.arange
     if stop is None:
         start, stop = 0, start
     if isinstance(stop, Size) or isinstance(start, Size):
         n = stop - start
         if not (isinstance(step, int) and step == 1) or not isinstance(n, Size):
-            return value(np.arange(start, stop, step, dtype))
+            return value(arange(start, stop, step, dtype))
         made = _iota((n,), 0) + value(start)
         return made if dtype is None else convert(made, dtype)
-    return value(np.arange(start, stop, step, dtype))
+    return value(arange(start, stop, step, dtype))
 
 
 def _linspace(start: Any, stop: Any, /, num: int, *, dtype: Any = None, device: Any = None,
@@ -326,7 +327,7 @@ def _like(fill: int) -> Callable[..., Any]:
     return call
 
 
-for _name, _function in {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
         "real": _real, "round": _round, "clip": _clip, "sort": _sort, "argsort": _argsort, "std": _std, "var": _var,
         **{name: _keyed(name) for name in ("max", "min", "any", "all", "argmax", "argmin", "mean")},
         "sum": _summed("sum"), "prod": _summed("prod"), "cumulative_sum": _cumulative("cumulative_sum"),
@@ -337,7 +338,8 @@ for _name, _function in {
         "take_along_axis": _take_along_axis, "searchsorted": _searchsorted, "diff": _diff, "where": _where,
         "count_nonzero": _count_nonzero, "tril": _tril, "triu": _triu, "unstack": _unstack, "matmul": _matmul,
         "matrix_transpose": _matrix_transpose, "tensordot": _tensordot, "vecdot": _vecdot, "einsum": _einsum,
-        "outer": _outer}.items():
+        "outer": _outer}
+for _name, _function in _FUNCTIONS.items():
     globals()[_name] = _compiled(_name, _function)
 
 
@@ -354,10 +356,12 @@ def _made(name: str, traced: Callable[..., Any], plain: Callable[..., Any]) -> C
     return call
 
 
-for _name, _function in {"zeros": _zeros, "ones": _ones, "empty": _zeros, "full": _filled_with, "arange": _arange,
-                         "linspace": _linspace, "eye": _eye, "asarray": _asarray, "astype": _astype,
-                         "full_like": _full_like, "zeros_like": _like(0), "ones_like": _like(1),
-                         "empty_like": _like(0)}.items():
+_CREATION: dict[str, Callable[..., Any]] = {
+    "zeros": _zeros, "ones": _ones, "empty": _zeros, "full": _filled_with, "arange": _arange,
+    "linspace": _linspace, "eye": _eye, "asarray": _asarray, "astype": _astype,
+    "full_like": _full_like, "zeros_like": _like(0), "ones_like": _like(1),
+    "empty_like": _like(0)}
+for _name, _function in _CREATION.items():
     globals()[_name] = _made(_name, _function, getattr(np, _name))
 
 

@@ -53,13 +53,14 @@ def _two(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-for _name, _function in {
+_FUNCTIONS: dict[str, Callable[..., Any]] = {
         "cholesky": _linalg.cholesky, "cross": _cross, "det": _one(_linalg.det), "diagonal": _diagonal,
         "eigh": _one(_linalg.eigh), "eigvalsh": _one(_linalg.eigvalsh), "inv": _one(_linalg.inv),
         "matrix_norm": _linalg.matrix_norm, "matrix_power": _matrix_power, "matrix_rank": _matrix_rank,
         "outer": _two(_linalg.outer), "pinv": _pinv, "qr": _qr, "slogdet": _one(_linalg.slogdet),
         "solve": _two(_linalg.solve), "svd": _svd, "svdvals": _linalg.svdvals, "trace": _trace,
-        "vector_norm": _linalg.vector_norm}.items():
+        "vector_norm": _linalg.vector_norm}
+for _name, _function in _FUNCTIONS.items():
     globals()[_name] = _namespace._compiled(_name, _function)
 for _name in ("matmul", "matrix_transpose", "tensordot", "vecdot"):
     globals()[_name] = getattr(_namespace, _name)
