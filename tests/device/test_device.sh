@@ -7,7 +7,7 @@ cd "$(dirname "$0")/../.."
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 few() { grep -E "^($1) " tests/data/shapes/edges.txt >"$folder/$2"; }
-few 'sweep.bf16.7|sweep.bf16.16|edge.f32.nt|softmax.bf16|layer.f32|attention.causal.f32' edges
+few 'sweep.bf16.7|sweep.bf16.16|edge.f32.nt|softmax.bf16|layer.f32|attention.causal.f32|attention.pieces.bf16' edges
 few 'edge.bf16.tn|edge.bf16.odd|softmax.bf16' suite
 SX_EDGES=$folder/edges SX_SUITE=$folder/suite tests/device/pack.sh "$folder/packed" mlp-a100 mlp-h100
 install -m 600 "$SX_BINARY_DIR/cuda-fake/libcuda.so.1" "$folder/libcuda.so.1"
@@ -25,7 +25,7 @@ grep -q '^device: Fake' "$folder/said" || fail "the device has no name"
 [ "$(cat "$folder/tools")" = "memcheck
 racecheck
 synccheck" ] || fail "three tools of the sanitizer"
-grep -q '^6 shapes ran, 0 failed' "$folder/said" || fail "six edges were packed"
+grep -q '^7 shapes ran, 0 failed' "$folder/said" || fail "seven edges were packed"
 grep -q '^3 shapes ran, 0 failed' "$folder/said" || fail "three shapes were packed"
 grep -q '^| sweep.bf16.16 | yes | yes | yes | yes |' "$folder/said" || fail "rows are compared with fewer rows"
 grep -q '^| cuBLASLt | 2 to 64 rows | 1.000 | 1.000 | 2 | 0 |' "$folder/said" || fail "peers are timed"
