@@ -337,6 +337,13 @@ static uint32_t pair_children(sx_algebra *g, sx_term a, const sx_term *b, uint32
     return 0;
 }
 
+/* Numbers in the steps of a run that may be positions, which are no forms any more where a single lane is left. */
+#define POSITION_MAX (1u << 24)
+static bool is_position(const sx_term *t)
+{
+    return t->kind == SX_TERM_CONST && t->form == 0 && t->imm < POSITION_MAX;
+}
+
 uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var)
 {
     if (a == b) {
@@ -344,6 +351,13 @@ uint32_t sx_term_pair(sx_algebra *g, uint32_t a, uint32_t b, uint32_t var)
     }
     sx_term x = g->term[a];
     sx_term y = g->term[b];
+    if (!g->refused && var >= SX_VAR_RUN && var < SX_VAR_STORE && is_position(&x) &&
+        is_position(&y)) {
+        sx_lin lin;
+        sx_lin_init(&lin, (int64_t)x.imm);
+        sx_lin_add(g, &lin, var, (int64_t)y.imm - (int64_t)x.imm);
+        return sx_term_int(g, sx_form_put(g, &lin));
+    }
     if (g->refused || x.kind != y.kind || x.op != y.op || x.width != y.width || x.imm != y.imm ||
         x.vars != y.vars) {
         return 0;

@@ -40,6 +40,14 @@ static const struct {
          "code = [arg 0 : f32, arg 1 : f32, compare eq 0 1 : bool, index 1, imm 150, select 2 3 4, "
          "reduce minimum 5]}} : i64[5] "
          "return %1 as \"a\", %2 as \"b\" }"},
+    {"the same of rows that end one element behind what the accumulators take",
+     SUM "f32[5, 33] "
+         "%1 = fused(%0) {type = f32[5, 33], body = {args = [[33, 1]], axes = [1], code = [arg "
+         "0, reduce maximum 0]}} : f32[5] "
+         "%2 = fused(%0, %1) {type = i64[5, 33], body = {args = [[33, 1], [1, 0]], axes = [1], "
+         "code = [arg 0 : f32, arg 1 : f32, compare eq 0 1 : bool, index 1, imm 33, select 2 3 4, "
+         "reduce minimum 5]}} : i64[5] "
+         "return %1 as \"a\", %2 as \"b\" }"},
     {"softmax, its logarithm of the sum, its maximum",
      SUM "f32[5, 150] "
          "%1 = fused(%0) {type = f32[5, 150], body = {args = [[150, 1]], axes = [1], code = [arg "
