@@ -52,6 +52,11 @@ sx_code sx_program_slopes(sx_ctx *cx, const sx_program *program,
 void sx_carried_slopes(uint32_t carried, const uint64_t *sees, uint64_t stands_for[SX_INPUTS_MAX]);
 /* rules_region.c: the step of a scan gives besides its results what it carries, at the start of the round. */
 sx_code sx_stack_carried(sx_ctx *cx, sx_attr *attr);
+/* bounded.c: result attr->result, a float, of a while with these operands, as the scan of as many rounds as it may
+ * have. errors   SX_UNIMPLEMENTED more rounds than are kept, or too many carried values */
+#define SX_GRAD_ROUNDS_MAX 4096u
+sx_code sx_bound_while(sx_sweep *s, const sx_attr *attr, const sx_node_id *input, uint32_t count,
+                       sx_node_id *result);
 /* Results that scans stack and no output needs are left out. Nodes keep their numbers. */
 sx_code sx_drop_unread(sx_ctx *cx, sx_graph *graph);
 

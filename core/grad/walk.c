@@ -128,6 +128,19 @@ static sx_code copy_composite(sx_sweep *s, uint32_t n, const sx_node_id *input)
     return SX_OK;
 }
 
+/* Does this result of a while depend by a slope on an operand that does on a wanted parameter? */
+static sx_code depends_by_slope(const sx_sweep *s, const sx_attr *attr, const sx_node_id *input,
+                                uint32_t count, bool *depends)
+{
+    uint64_t sees[SX_PROGRAM_RESULTS_MAX];
+    SX_TRY(sx_region_slopes(s->cx, SX_OP_WHILE, attr, sees));
+    *depends = false;
+    for (uint32_t k = 0; k < count; k++) {
+        *depends = *depends || ((sees[attr->result] >> k & 1) != 0 && s->wanted[input[k].i]);
+    }
+    return SX_OK;
+}
+
 static sx_code copy_node(sx_sweep *s, uint32_t n)
 {
     const sx_node *node = &s->from->node[n];
@@ -141,6 +154,15 @@ static sx_code copy_node(sx_sweep *s, uint32_t n)
         return copy_composite(s, n, input);
     }
     sx_attr attr = *sx_graph_attr(s->from, node);
+    if (wanted && s->reached[n] && node->op == SX_OP_WHILE && sx_is_float(&node->type)) {
+        bool depends;
+        SX_TRY(depends_by_slope(s, &attr, input, node->input_count, &depends));
+        if (depends) {
+            uint32_t before = s->graph->node_count;
+            SX_TRY(sx_bound_while(s, &attr, input, node->input_count, &s->image[n]));
+            return note_nodes(s, before, n);
+        }
+    }
     if (wanted && node->op == SX_OP_SCAN) {
         SX_TRY(sx_stack_carried(s->cx, &attr));
     }

@@ -3,6 +3,7 @@
  * seen. */
 #include "tests/lib/test.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -274,6 +275,11 @@ static void check_while(const char *text, const char *wrt, const char *refused)
     "sx 1 graph \"g\" {" IN("x", "f64[2]") IN("v", "f64[2]")            \
         IN("n", "i64[]") " %zero = constant {data = 0} : i64[]" COUNTED \
                          " %y = multiply(%r, %x) : f64[2] return %y as \"y\" }"
+#define SUMMED                                                                           \
+    "sx 1 graph \"g\" {" IN("x", "f64[2]") IN("v", "f64[2]")                             \
+        IN("n", "i64[]") " %zero = constant {data = 0} : i64[]" COUNTED                  \
+                         " %z = multiply(%r, %x) : f64[2] %y = reduce(%z) {dims = [0], " \
+                         "reducer = add} : f64[] return %y as \"y\" }"
 #define INSIDE                                                                                 \
     "sx 1 graph \"g\" {" IN("x", "f64[3, 2]") IN("v", "f64[2]")                                \
         IN("n", "i64[]") " %y = scan(%v, %x, %n) {carried = 1, sliced = 1, step = graph {" IN( \
@@ -282,14 +288,53 @@ static void check_while(const char *text, const char *wrt, const char *refused)
                              " %y = multiply(%r, %x) : f64[2] return %y as \"y\" }} : f64[2] " \
                              "return %y as \"y\" }"
 
-/* What comes out of a while is a number like any other, but for what depends on it by a slope. */
+/* (v^2)^2.. n times is v to the power of 2^n: of powers of two all of it is exact. Beyond the rounds nothing is a
+ * number. */
+START_TEST(powers)
+{
+    sx_gradient made;
+    sx_span name = SX_SPAN_LITERAL("v");
+    const sx_grad_request request = {.output = SX_SPAN_LITERAL("y"), .wrt = &name, .wrt_count = 1};
+    double x[2] = {1, 3};
+    double v[2] = {2, 0.5};
+    ck_sx_ok(&cx, sx_grad_make(&cx, parse(SUMMED), &request, &made));
+    for (int64_t n = 0; n <= 10; n++) {
+        sx_tensor result[2];
+        const sx_tensor argument[3] = {{{.dtype = SX_F64, .rank = 1, .dim = {sx_dim_of(2)}}, x},
+                                       {{.dtype = SX_F64, .rank = 1, .dim = {sx_dim_of(2)}}, v},
+                                       {{.dtype = SX_I64}, &n}};
+        ck_assert_uint_eq(made.graph->output_count, 2);
+        ck_sx_ok(&cx, sx_graph_eval(&cx, made.graph, SX_EVAL_F64, argument, 3, result, 2));
+        const double *value = result[0].data, *slope = result[1].data;
+        double sum = 0;
+        for (uint32_t i = 0; i < 2; i++) {
+            double power = ldexp(1, (i == 0 ? 1 : -1) * (1 << n));
+            double want = x[i] * ldexp(power / v[i], (int)n);
+            ck_assert_msg(n < 10 ? slope[i] == want : isnan(slope[i]), "n = %lld: %g, not %g",
+                          (long long)n, slope[i], want);
+            sum += x[i] * power;
+        }
+        ck_assert_msg(n < 10 ? *value == sum : isnan(*value), "n = %lld: y = %g", (long long)n,
+                      *value);
+    }
+}
+END_TEST
+
+/* A while that may have more rounds than are kept for its gradient is refused, where a slope depends on it. */
 START_TEST(whiles)
 {
+    char text[4096];
+    const char *rounds = strstr(WHILE, "rounds = 9");
+    (void)snprintf(text, sizeof(text), "%.*srounds = 4097%s", (int)(rounds - WHILE), WHILE,
+                   rounds + strlen("rounds = 9"));
+    check_while(text, "x", NULL);
+    check_while(text, "v",
+                "node '%r' (while): gradient of while: 4097 rounds of 2 carried values, "
+                "at most 4096 of 31 are kept for it; say less in `rounds`");
     check_while(WHILE, "x", NULL);
-    check_while(WHILE, "v", "node '%k' (while): gradient of while: ");
-    check_while(INSIDE, "v", "node '%y' (scan): node ");
-    check_while(INSIDE, "v", "of its body (while): gradient of while: ");
-    check_while(INSIDE, "x", "gradient of while: "); /* the next round's has it */
+    check_while(WHILE, "v", NULL);
+    check_while(INSIDE, "v", NULL);
+    check_while(INSIDE, "x", NULL);
     /* a value that a round makes by a while and no other round sees */
     check_while(
         "sx 1 graph \"g\" {" IN("x", "f64[3, 2]") IN("v", "f64[3, 2]")
@@ -491,6 +536,7 @@ int main(void)
     tcase_add_loop_test(tests, recurrent, 0, (int)SX_COUNT(recurrences));
     tcase_add_test(tests, second);
     tcase_add_test(tests, whiles);
+    tcase_add_test(tests, powers);
     tcase_add_test(tests, stacked);
     tcase_add_test(tests, planted);
     tcase_add_test(tests, limits);
