@@ -22,8 +22,8 @@
  *
  * Window dimensions of extent 1 are left out. A sum over nothing gets a last dimension of extent 1.
  *   errors   SX_UNIMPLEMENTED for what is not a single loop nest: parameter, constant that is not one repeated value,
- *            reshape, concatenate, gather, reverse, pad, attention; a stride with two symbols, a slice whose offset is
- *            no multiple of one symbol, a window with padding, a convolution with groups of several output
+ *            reshape, concatenate, gather, reverse, pad, attention; a stride with three symbols, a slice whose offset
+ *            is no multiple of one symbol, a window with padding, a convolution with groups of several output
  *            channels, and a space of more than SX_RANK_MAX dimensions */
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused);

@@ -42,7 +42,7 @@ static sx_access empty_access(void)
 static sx_code strides_of(sx_ctx *cx, const sx_type *type, sx_dim stride[SX_RANK_MAX])
 {
     if (!sx_type_strides(type, stride)) {
-        return SX_FAIL(cx, SX_UNIMPLEMENTED, "fused: a stride has two symbols or exceeds %lld",
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "fused: a stride has three symbols or exceeds %lld",
                        (long long)SX_ELEMENTS_MAX);
     }
     return SX_OK;

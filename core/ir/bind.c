@@ -15,11 +15,13 @@ static sx_code replace(sx_ctx *cx, const sx_dim *image, sx_dim *dim)
         *dim = sx_dim_of(dim->scale);
         return SX_OK;
     }
-    if (!sx_dim_multiply(sx_dim_of(dim->scale), image[dim->symbol], dim)) {
-        return SX_FAIL(cx, SX_LIMIT, "extent of %lld times %lld overflows", (long long)dim->scale,
-                       (long long)image[dim->symbol].scale);
-    }
-    return SX_OK;
+    sx_dim factor[2], of = sx_dim_of(dim->scale);
+    bool fits = sx_dim_factors(*dim, factor) ? sx_dim_product(of, image[factor[0].symbol], &of) &&
+                                                   sx_dim_product(of, image[factor[1].symbol], dim)
+                                             : sx_dim_multiply(of, image[dim->symbol], dim);
+    return fits ? SX_OK
+                : SX_FAIL(cx, SX_LIMIT, "extent of %lld times the value of a symbol overflows",
+                          (long long)of.scale);
 }
 
 sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *operand,

@@ -369,6 +369,15 @@ static sx_code infer_leaf(const sx_infer *in)
     return SX_OK;
 }
 
+/* Has the graph the symbol of a stride, or both of its product? */
+static bool has_symbol(const sx_infer *in, sx_dim dim)
+{
+    sx_dim factor[2];
+    return sx_dim_factors(dim, factor)
+               ? factor[0].symbol < in->symbol_count && factor[1].symbol < in->symbol_count
+               : dim.symbol < in->symbol_count;
+}
+
 static sx_code infer_fused(const sx_infer *in)
 {
     const sx_body *body = in->attr->body;
@@ -383,7 +392,7 @@ static sx_code infer_fused(const sx_infer *in)
         for (uint32_t d = 0; d <= SX_RANK_MAX; d++) {
             const sx_access *access = &body->access[a];
             sx_dim dim = d < SX_RANK_MAX ? access->stride[d] : access->offset;
-            if (!sx_dim_is_constant(dim) && dim.scale != 0 && dim.symbol >= in->symbol_count) {
+            if (!sx_dim_is_constant(dim) && dim.scale != 0 && !has_symbol(in, dim)) {
                 return SX_FAIL(in->cx, SX_INPUT,
                                "%s: argument %u: a stride or its offset has symbol %u, the graph "
                                "has %u",

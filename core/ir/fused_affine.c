@@ -61,7 +61,7 @@ uint32_t sx_digits_joined(const sx_type *tensor, uint32_t column_count,
         bool together = next < tensor->rank && !is_unit(tensor->dim[j]);
         for (uint32_t c = 0; c < column_count && together; c++) {
             sx_dim wanted;
-            together = sx_dim_multiply(tensor->dim[next], column[c][next], &wanted) &&
+            together = sx_dim_product(tensor->dim[next], column[c][next], &wanted) &&
                        sx_dim_equal(wanted, column[c][j]);
         }
         joined |= together ? 1u << j : 0;
@@ -178,12 +178,12 @@ bool sx_digits_compose(const sx_digits *digits, uint32_t rank, const sx_access *
     for (uint32_t j = 0; j < digits->count; j++) {
         sx_dim step = inner->stride[digits->last[j]];
         sx_dim moved;
-        if (!sx_dim_multiply(digits->offset[j], step, &moved) ||
+        if (!sx_dim_product(digits->offset[j], step, &moved) ||
             !sx_dim_add(made.offset, moved, &made.offset)) {
             return false;
         }
         for (uint32_t d = 0; d < rank; d++) {
-            if (!sx_dim_multiply(digits->digit[d][j], step, &moved) ||
+            if (!sx_dim_product(digits->digit[d][j], step, &moved) ||
                 !sx_dim_add(made.stride[d], moved, &made.stride[d])) {
                 return false;
             }

@@ -38,6 +38,7 @@ bool sx_dtype_parse(sx_span text, sx_dtype *dtype);
  * may stand for a sum of products of others (core/ir/extent.h); what has no such row cannot be written
  * (SX_UNIMPLEMENTED where it would arise). */
 #define SX_NO_SYMBOL UINT32_MAX
+#define SX_SYMBOLS_MAX 64u /* of a graph */
 typedef struct {
     int64_t scale;
     uint32_t symbol;
@@ -56,8 +57,13 @@ static inline bool sx_dim_equal(sx_dim a, sx_dim b)
     return a.scale == b.scale && (a.symbol == b.symbol || a.scale == 0);
 }
 bool sx_dim_multiply(sx_dim a, sx_dim b, sx_dim *product); /* false: two symbols or overflow */
-bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum);          /* false: mixed symbols or overflow */
-bool sx_dim_divide(sx_dim a, sx_dim b, sx_dim *quotient);  /* exact division only */
+/* Of strides alone, which have no rows for what they are multiples of: the product of two symbols is a symbol of its
+ * own, from SX_SYMBOLS_MAX on. A type has none. */
+bool sx_dim_product(sx_dim a, sx_dim b, sx_dim *product); /* false: three symbols or overflow */
+/* Is it the product of two symbols, and of which? */
+bool sx_dim_factors(sx_dim dim, sx_dim factor[2]);
+bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum);         /* false: mixed symbols or overflow */
+bool sx_dim_divide(sx_dim a, sx_dim b, sx_dim *quotient); /* exact division only */
 
 /* What the checker holds of every tensor: rank <= SX_RANK_MAX; each extent at least 0, or 1 with a symbol, and
  * at most SX_EXTENT_MAX for the largest value of its symbol; at most SX_ELEMENTS_MAX elements for the largest
@@ -74,8 +80,8 @@ bool sx_type_is_static(const sx_type *type);
 int64_t sx_tensor_elements(const sx_type *type);
 /* Product of the extents (0 if one of them is 0); false if it has two symbols or its scale exceeds SX_ELEMENTS_MAX. */
 bool sx_type_elements(const sx_type *type, sx_dim *elements);
-/* Row-major strides in elements; false if one of them has two symbols or exceeds SX_ELEMENTS_MAX. [a, b, 4] has strides
- * [4 * b, 4, 1] though its number of elements cannot be written. */
+/* Row-major strides in elements; false if one of them has three symbols or exceeds SX_ELEMENTS_MAX. [a, b, 4] has
+ * strides [4 * b, 4, 1], though its number of elements is no extent. */
 bool sx_type_strides(const sx_type *type, sx_dim stride[SX_RANK_MAX]);
 
 /* ---- attributes ---- */
@@ -283,7 +289,6 @@ typedef struct sx_graph {
     struct sx_origins *origins; /* names of the user's for its nodes (origin.h); NULL: not known */
 } sx_graph;
 #define SX_NODES_MAX 1000000u
-#define SX_SYMBOLS_MAX 64u
 #define SX_OUTPUTS_MAX 1024u
 
 /* An empty graph; `attrs` NULL makes a new table. */

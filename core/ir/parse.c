@@ -140,7 +140,45 @@ sx_code sx_parse_dim(sx_lexer *lex, sx_graph *graph, sx_dim *dim)
     return SX_OK;
 }
 
-sx_code sx_parse_dims(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], uint32_t *count)
+/* A factor of "(seq*seq)" or "((past + 1)*seq)". */
+static sx_code parse_factor(sx_lexer *lex, sx_graph *graph, sx_dim *dim)
+{
+    if (!sx_lex_is_mark(lex, '(')) {
+        return parse_symbol(lex, graph, dim);
+    }
+    SX_TRY(sx_lex_mark(lex, '('));
+    SX_TRY(sx_parse_dim(lex, graph, dim));
+    return sx_lex_mark(lex, ')');
+}
+
+sx_code sx_parse_step(sx_lexer *lex, sx_graph *graph, sx_dim *dim)
+{
+    sx_lexer at = *lex, start = *lex;
+    sx_dim scale = sx_dim_of(1), left, right;
+    bool number = lex->token.kind == SX_TOKEN_NUMBER && lex->token.text.ptr[0] != '-';
+    bool times = !number;
+    if (number) {
+        SX_TRY(sx_lex_int(lex, &scale.scale));
+        SX_TRY(sx_lex_accept(lex, '*', &times));
+    }
+    if (!times || !sx_lex_is_mark(lex, '(')) { /* no product of two symbols */
+        *lex = start;
+        return sx_parse_dim(lex, graph, dim);
+    }
+    SX_TRY(sx_lex_mark(lex, '('));
+    SX_TRY(parse_factor(lex, graph, &left));
+    SX_TRY(sx_lex_mark(lex, '*'));
+    SX_TRY(parse_factor(lex, graph, &right));
+    SX_TRY(sx_lex_mark(lex, ')'));
+    return scale.scale >= 0 && sx_dim_product(scale, left, &scale) &&
+                   sx_dim_product(scale, right, dim)
+               ? SX_OK
+               : sx_lex_fail(&at, SX_LIMIT, "a stride is no product of two symbols, or too large");
+}
+
+/* `steps`: strides, which may be products. */
+static sx_code parse_list(sx_lexer *lex, sx_graph *graph, bool steps, sx_dim dim[SX_RANK_MAX],
+                          uint32_t *count)
 {
     *count = 0;
     SX_TRY(sx_lex_mark(lex, '['));
@@ -149,11 +187,21 @@ sx_code sx_parse_dims(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], u
         if (*count == SX_RANK_MAX) {
             return sx_lex_fail(lex, SX_LIMIT, "more than %d dimensions", SX_RANK_MAX);
         }
-        SX_TRY(sx_parse_dim(lex, graph, &dim[*count]));
+        SX_TRY((steps ? sx_parse_step : sx_parse_dim)(lex, graph, &dim[*count]));
         (*count)++;
         SX_TRY(sx_lex_accept(lex, ',', &more));
     }
     return sx_lex_mark(lex, ']');
+}
+
+sx_code sx_parse_dims(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], uint32_t *count)
+{
+    return parse_list(lex, graph, false, dim, count);
+}
+
+sx_code sx_parse_steps(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], uint32_t *count)
+{
+    return parse_list(lex, graph, true, dim, count);
 }
 
 sx_code sx_parse_type(sx_lexer *lex, sx_graph *graph, sx_type *type)

@@ -10,6 +10,9 @@ sx_code sx_parse_type(sx_lexer *lex, sx_graph *graph, sx_type *type);
 sx_code sx_parse_dim(sx_lexer *lex, sx_graph *graph, sx_dim *dim);
 /* [2*batch, 1]: extents or strides */
 sx_code sx_parse_dims(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], uint32_t *count);
+/* A stride, which may be the product of two symbols: "4*(batch*seq)"; and a list of strides. */
+sx_code sx_parse_step(sx_lexer *lex, sx_graph *graph, sx_dim *dim);
+sx_code sx_parse_steps(sx_lexer *lex, sx_graph *graph, sx_dim dim[SX_RANK_MAX], uint32_t *count);
 /* {axis = 1, ...} or nothing. The value of `data` needs the type that follows: `data` is set to read it then. */
 sx_code sx_parse_attrs(sx_lexer *lex, sx_graph *graph, sx_op op, sx_attr *attr, sx_lexer *data);
 /* Elements of a constant of this type: a number fills it, a list or a string of hex digits has all of them. */

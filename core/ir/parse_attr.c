@@ -189,7 +189,7 @@ static sx_code parse_accesses(sx_lexer *lex, sx_graph *graph, uint32_t rank, sx_
         sx_access *access = &body->access[body->arg_count++];
         uint32_t count;
         sx_lexer at = *lex;
-        SX_TRY(sx_parse_dims(lex, graph, access->stride, &count));
+        SX_TRY(sx_parse_steps(lex, graph, access->stride, &count));
         if (count != rank) {
             return sx_lex_fail(&at, SX_INPUT, "%u strides, the space has rank %u", count, rank);
         }
@@ -197,7 +197,7 @@ static sx_code parse_accesses(sx_lexer *lex, sx_graph *graph, uint32_t rank, sx_
         access->offset = sx_dim_of(0);
         SX_TRY(sx_lex_accept(lex, '+', &offset));
         if (offset) {
-            SX_TRY(sx_parse_dim(lex, graph, &access->offset));
+            SX_TRY(sx_parse_step(lex, graph, &access->offset));
         }
         SX_TRY(sx_lex_accept(lex, ',', &more));
     }

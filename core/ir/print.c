@@ -47,8 +47,24 @@ void sx_symbol_print(sx_span name, sx_buf *out)
     }
 }
 
+/* A factor of "(seq*seq)" or "((past + 1)*seq)". */
+static void print_factor(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_count, sx_buf *out)
+{
+    bool sum = dim.symbol < symbol_count && !sx_symbol_is_declared(&symbols[dim.symbol]);
+    sx_buf_put_text(out, sum ? "(" : "");
+    if (sum) {
+        sx_polynomial_print(symbols[dim.symbol].sum, 1, symbols, out);
+    } else if (dim.symbol < symbol_count) {
+        sx_symbol_print(symbols[dim.symbol].name, out);
+    } else {
+        sx_buf_print(out, "symbol%u", dim.symbol);
+    }
+    sx_buf_put_text(out, sum ? ")" : "");
+}
+
 static void print_dim(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_count, sx_buf *out)
 {
+    sx_dim factor[2];
     if (sx_dim_is_constant(dim) || dim.scale == 0) {
         sx_buf_print(out, "%lld", (long long)dim.scale);
         return;
@@ -60,7 +76,13 @@ static void print_dim(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_coun
     if (dim.scale != 1) {
         sx_buf_print(out, "%lld*", (long long)dim.scale);
     }
-    if (dim.symbol < symbol_count) {
+    if (sx_dim_factors(dim, factor)) {
+        sx_buf_put_u8(out, '(');
+        print_factor(factor[0], symbols, symbol_count, out);
+        sx_buf_put_u8(out, '*');
+        print_factor(factor[1], symbols, symbol_count, out);
+        sx_buf_put_u8(out, ')');
+    } else if (dim.symbol < symbol_count) {
         sx_symbol_print(symbols[dim.symbol].name, out);
     } else {
         sx_buf_print(out, "symbol%u", dim.symbol);

@@ -70,6 +70,32 @@ bool sx_dim_multiply(sx_dim a, sx_dim b, sx_dim *product)
     return true;
 }
 
+bool sx_dim_product(sx_dim a, sx_dim b, sx_dim *product)
+{
+    if (sx_dim_multiply(a, b, product)) {
+        return true;
+    }
+    uint32_t low = a.symbol < b.symbol ? a.symbol : b.symbol;
+    uint32_t high = a.symbol < b.symbol ? b.symbol : a.symbol;
+    if (low >= SX_SYMBOLS_MAX || high >= SX_SYMBOLS_MAX) {
+        return false;
+    }
+    product->symbol = SX_SYMBOLS_MAX + SX_SYMBOLS_MAX * low + high;
+    return sx_mul_i64(a.scale, b.scale, &product->scale);
+}
+
+bool sx_dim_factors(sx_dim dim, sx_dim factor[2])
+{
+    bool product = !sx_dim_is_constant(dim) && dim.symbol >= SX_SYMBOLS_MAX;
+    if (product) {
+        uint32_t pair = dim.symbol - SX_SYMBOLS_MAX;
+        SX_ASSERT(pair < SX_SYMBOLS_MAX * SX_SYMBOLS_MAX);
+        factor[0] = (sx_dim){1, pair / SX_SYMBOLS_MAX};
+        factor[1] = (sx_dim){1, pair % SX_SYMBOLS_MAX};
+    }
+    return product;
+}
+
 bool sx_dim_add(sx_dim a, sx_dim b, sx_dim *sum)
 {
     SX_ASSERT(a.scale >= 0 && b.scale >= 0);
@@ -157,8 +183,7 @@ bool sx_type_strides(const sx_type *type, sx_dim stride[SX_RANK_MAX])
     sx_dim step = sx_dim_of(1);
     for (uint32_t i = type->rank; i-- > 0;) {
         stride[i] = step;
-        if (i > 0 &&
-            (!sx_dim_multiply(step, type->dim[i], &step) || step.scale > SX_ELEMENTS_MAX)) {
+        if (i > 0 && (!sx_dim_product(step, type->dim[i], &step) || step.scale > SX_ELEMENTS_MAX)) {
             return false;
         }
     }

@@ -10,6 +10,11 @@ static bool value_of(sx_dim dim, const int64_t *symbol_value, int64_t *value)
         *value = dim.scale;
         return true;
     }
+    sx_dim factor[2];
+    if (symbol_value != NULL && sx_dim_factors(dim, factor)) {
+        return sx_mul_i64(dim.scale, symbol_value[factor[0].symbol], value) &&
+               sx_mul_i64(*value, symbol_value[factor[1].symbol], value);
+    }
     return symbol_value != NULL && sx_mul_i64(dim.scale, symbol_value[dim.symbol], value);
 }
 

@@ -34,6 +34,14 @@ START_TEST(test_hand_written)
          "sx 1\ngraph \"g\" (b in [1, 2]) {\n    %0 = parameter {name = \"\\xc3\\xa9\", weight = "
          "0} : "
          "f32[b, 2*b]\n    %1 = convert(%0) : f16[b, 2*b]\n    return %1 as \"y\"\n}\n"},
+        {"sx 1 graph \"g\" (a in [1, 2], b in [1, 2]) {%x = parameter {name = \"x\", weight = 0} : "
+         "f32[6, a, b] %y = fused(%x) {type = f32[a, 6, b], body = {args = [[b, 1*(b*a), 1]], "
+         "code = [arg 0]}} : f32[a, 6, b] return %y as \"y\"}",
+         "sx 1\ngraph \"g\" (a in [1, 2], b in [1, 2]) {\n    %0 = parameter {name = \"x\", weight "
+         "= "
+         "0} : f32[6, a, b]\n    %1 = fused(%0) {type = f32[a, 6, b], body = {args = [[b, (a*b), "
+         "1]], "
+         "code = [arg 0]}} : f32[a, 6, b]\n    return %1 as \"y\"\n}\n"},
         {"sx 1 graph \"g\" {%x = constant {data = \"0000803f00000040\"} : f32[2] return %x as "
          "\"y\"}",
          "sx 1\ngraph \"g\" {\n    %0 = constant {data = [1, 2]} : f32[2]\n    return %0 as "
