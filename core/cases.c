@@ -4,14 +4,19 @@
 
 #include <string.h>
 
+#include "core/base/rng.h"
+#include "core/curves.h"
+
 #define SHAPES_MAX 64u /* parts of one kernel; SX_PARTS_MAX */
 _Static_assert(SHAPES_MAX <= SX_PARTS_MAX, "each shape is a part");
-#define CASES_MAX 4096u /* of one kernel */
-#define PERIOD_MAX \
-    64 /* of the values that have the same numbers but for what grows with the value */
-#define GRID_RANK 3u
-#define NUMBERS_MAX (GRID_RANK + SX_COMES_SLOTS_MAX)
-_Static_assert(NUMBERS_MAX <= SX_MODULE_NUMBERS_MAX, "the module has room for all numbers");
+#define CASES_MAX 4096u              /* of one kernel, */
+#define NUMBERS_MAX (16 * CASES_MAX) /* and numbers of all of them */
+/* Of two symbols: values of both that are drawn, from the lowest ones on, and that are asked for: in a round, and how
+ * many rounds there are at most. */
+#define DRAWN 32u
+#define CORNER 8
+#define WANTED_MAX 256u
+#define ROUNDS_MAX 48u
 
 /* A number of a part, and the slot in which it comes; slot 0: it is the same for all values so far. */
 typedef struct {
@@ -23,21 +28,21 @@ typedef struct {
 /* Parts that differ in numbers alone. */
 typedef struct {
     uint64_t hash;
-    sx_part part; /* for the highest value that has it */
-    int64_t value;
+    sx_part part; /* for the first point that has it */
+    sx_pipe_point value;
     place *place;
     uint32_t place_count;
-    /* Slots 1 .. slot_count: how far their numbers are from those of `part`, for each value. */
+    /* Slots 1 .. slot_count: how far their numbers are from those of `part`, at each point. */
     uint32_t slot_count;
-    int64_t *moved[SX_COMES_SLOTS_MAX + 1]; /* [value - low] */
-    int64_t (*grid)[GRID_RANK];             /* [value - low]; 0: the value has no such part */
+    int64_t *moved[SX_COMES_SLOTS_MAX + 1]; /* [point] */
+    int64_t (*grid)[SX_CURVES_GRID];        /* [point]; 0: it has no such part */
 } shape;
 
 typedef struct {
     sx_ctx *cx;
     const sx_pipe_steady *steady;
-    int64_t low, high;
-    int64_t now; /* the value whose kernel is being added */
+    sx_points points;
+    uint32_t now; /* the point whose kernel is being added */
     shape *shape;
     uint32_t shape_count;
     int64_t workspace; /* the largest */
@@ -57,7 +62,7 @@ static uint64_t hash_of(const sx_part *part)
         const sx_item *item = &part->item[i];
         bool op = item->kind == SX_ITEM_OP;
         const uint64_t word[] = {item->kind, op ? item->op : 0u, item->dst, op ? item->imm : 0u,
-                                 op ? (uint64_t)item->imm2 : 0u};
+                                 op && item->op != SX_LOP_SOFF ? (uint64_t)item->imm2 : 0u};
         hash = hash_words(hash, word, SX_COUNT(word));
     }
     return hash;
@@ -69,10 +74,12 @@ static bool same_item(const sx_item *a, const sx_item *b)
         return false;
     }
     if (a->kind != SX_ITEM_OP) {
-        return a->kind == SX_ITEM_END || a->trip == b->trip || (a->trip > 1 && b->trip > 1);
+        return a->kind == SX_ITEM_END || a->trip == b->trip || (a->any_trip && b->any_trip) ||
+               (a->trip > 1 && b->trip > 1 && !a->any_trip && !b->any_trip);
     }
     return a->op == b->op && a->mem == b->mem && a->addr == b->addr && a->imm == b->imm &&
-           a->imm2 == b->imm2 && memcmp(a->src, b->src, sizeof(a->src)) == 0;
+           (a->imm2 == b->imm2 || a->op == SX_LOP_SOFF) &&
+           memcmp(a->src, b->src, sizeof(a->src)) == 0;
 }
 
 static bool same_address(const sx_addr *a, const sx_addr *b)
@@ -105,6 +112,7 @@ static int64_t number_at(const sx_part *part, const place *p)
     case SX_COMES_OFFSET: return part->addr[p->at].offset;
     case SX_COMES_COEF: return part->addr[p->at].coef[p->variable];
     case SX_COMES_TRIP: return part->item[p->at].trip;
+    case SX_COMES_SOFF: return part->item[p->at].imm2;
     }
     SX_UNREACHABLE();
 }
@@ -139,23 +147,25 @@ static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shap
         return SX_FAIL(c->cx, SX_LIMIT, "more than %u parts", SHAPES_MAX);
     }
     shape *s = &c->shape[c->shape_count];
-    *s = (shape){.hash = hash, .value = c->now};
+    *s = (shape){.hash = hash, .value = c->points.at[c->now]};
     SX_TRY(copy_part(c->cx, part, &s->part));
-    size_t count = part->addr_count, values = (size_t)(c->high - c->low + 1);
+    size_t count = part->addr_count;
     for (uint32_t i = 0; i < part->item_count; i++) {
-        count += part->item[i].kind == SX_ITEM_LOOP ? 1 : 0;
+        count += part->item[i].kind == SX_ITEM_LOOP || part->item[i].op == SX_LOP_SOFF ? 1 : 0;
     }
     for (uint32_t i = 0; i < part->addr_count * SX_LOOP_VARS_MAX; i++) {
         count += part->addr[i / SX_LOOP_VARS_MAX].coef[i % SX_LOOP_VARS_MAX] != 0 ? 1 : 0;
     }
     s->place = SX_NEW_ARRAY(c->cx, place, count + 1);
-    s->grid = sx_alloc(c->cx, values * sizeof(*s->grid));
+    s->grid = sx_alloc(c->cx, c->points.capacity * sizeof(*s->grid));
     if (s->place == NULL || s->grid == NULL) {
         return c->cx->error.code;
     }
     for (uint32_t i = 0; i < part->item_count; i++) {
         if (part->item[i].kind == SX_ITEM_LOOP) {
             put_place(s, SX_COMES_TRIP, i, 0);
+        } else if (part->item[i].kind == SX_ITEM_OP && part->item[i].op == SX_LOP_SOFF) {
+            put_place(s, SX_COMES_SOFF, i, 0);
         }
     }
     for (uint32_t i = 0; i < part->addr_count; i++) {
@@ -186,7 +196,7 @@ static sx_code split(collection *c, shape *s, uint32_t from, uint32_t *slot)
     if (s->slot_count == SX_COMES_SLOTS_MAX) {
         return SX_FAIL(c->cx, SX_LIMIT, "more than %u numbers", SX_COMES_SLOTS_MAX);
     }
-    size_t bytes = (size_t)(c->high - c->low + 1) * sizeof(int64_t);
+    size_t bytes = c->points.capacity * sizeof(int64_t);
     *slot = ++s->slot_count;
     s->moved[*slot] = sx_alloc(c->cx, bytes);
     if (s->moved[*slot] == NULL) {
@@ -202,8 +212,7 @@ static sx_code add_numbers(collection *c, shape *s, const sx_part *part)
 {
     parting parted[SX_COMES_SLOTS_MAX + 1];
     bool seen[SX_COMES_SLOTS_MAX + 1] = {false};
-    uint32_t parted_count = 0, before = s->slot_count;
-    size_t now = (size_t)(c->now - c->low);
+    uint32_t parted_count = 0, before = s->slot_count, now = c->now;
     for (uint32_t k = 0; k < s->place_count; k++) {
         place *p = &s->place[k];
         int64_t moved = number_at(part, p) - p->here;
@@ -242,7 +251,7 @@ static sx_code add_part(collection *c, const sx_part *part)
     shape *found = NULL;
     for (uint32_t k = 0; k < c->shape_count && found == NULL; k++) {
         shape *s = &c->shape[k];
-        bool taken = s->grid[c->now - c->low][0] != 0; /* by another part of this kernel */
+        bool taken = s->grid[c->now][0] != 0; /* by another part of this kernel */
         found = s->hash == hash && !taken && same_shape(&s->part, part) ? s : NULL;
     }
     SX_TRY(found == NULL ? add_shape(c, part, hash, &found) : SX_OK);
@@ -254,8 +263,8 @@ static sx_code add_part(collection *c, const sx_part *part)
 
 /* The kernel of the subject for one value, in memory of cx. */
 static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                           const sx_schedule *schedule, int64_t value, sx_pipe_subject *there,
-                           sx_kernel **kernel)
+                           const sx_schedule *schedule, const sx_pipe_point *value,
+                           sx_pipe_subject *there, sx_kernel **kernel)
 {
     SX_TRY(sx_pipe_subject_at(cx, pipe, s, value, there));
     sx_lowering what = {
@@ -273,15 +282,20 @@ static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
     return sx_target_lower(cx, pipe->target, &what, kernel);
 }
 
-/* Lowers the kernel for the value c->now in an arena of its own, and adds it. */
-static sx_code add_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                         const sx_schedule *schedule, collection *c)
+/* Lowers the kernel for one more point in an arena of its own, and adds it. */
+static sx_code add_point(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                         const sx_schedule *schedule, sx_pipe_point point, collection *c)
 {
     sx_arena outer = cx->arena;
     sx_pipe_subject there;
     sx_kernel *kernel;
+    if (c->points.count == c->points.capacity) {
+        return SX_FAIL(cx, SX_LIMIT, "more than %u values", c->points.capacity);
+    }
+    c->now = c->points.count;
+    c->points.at[c->points.count++] = point;
     sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = lower_value(cx, pipe, s, schedule, c->now, &there, &kernel);
+    sx_code code = lower_value(cx, pipe, s, schedule, &point, &there, &kernel);
     sx_arena inner = cx->arena;
     cx->arena = outer;
     for (uint32_t p = 0; code == SX_OK && p < kernel->part_count; p++) {
@@ -294,94 +308,63 @@ static sx_code add_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject 
     return code;
 }
 
-/* ---- cases ---- */
+/* ---- points ---- */
 
-/* The numbers of a case for a value: the grid, then those that come. */
-static uint32_t numbers_of(const collection *c, const shape *s, int64_t value,
-                           int64_t number[NUMBERS_MAX])
+/* How many points there are: of one symbol all values; of two those on some lines, of values that are drawn, and those
+ * that are asked for. */
+static uint32_t point_capacity(const sx_pipe_steady *steady)
 {
-    size_t at = (size_t)(value - c->low);
-    memcpy(number, s->grid[at], sizeof(s->grid[at]));
-    for (uint32_t k = 1; k <= s->slot_count; k++) {
-        number[GRID_RANK + k - 1] = s->moved[k][at];
-    }
-    return GRID_RANK + s->slot_count;
+    int64_t many = steady->high[0] - steady->low[0] + 1;
+    int64_t few = steady->symbol_count == 1 ? 0 : steady->high[1] - steady->low[1] + 1;
+    return (uint32_t)(many + (few == 0 ? 0 : 2 * many + 2 * few + 3072));
 }
 
-static bool has(const collection *c, const shape *s, int64_t value)
+/* The points of one symbol, or where the second one has the value. */
+static sx_code add_line(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                        const sx_schedule *schedule, int64_t other, collection *c)
 {
-    return value >= c->low && value <= c->high && s->grid[value - c->low][0] != 0;
-}
-
-/* The last of the values from `first` on, `period` apart, whose numbers grow by the same from each to the next. */
-static int64_t end_of_run(const collection *c, const shape *s, int64_t first, int64_t period,
-                          int64_t step[NUMBERS_MAX])
-{
-    int64_t a[NUMBERS_MAX], b[NUMBERS_MAX];
-    uint32_t count = numbers_of(c, s, first, a);
-    int64_t last = first;
-    memset(step, 0, NUMBERS_MAX * sizeof(*step));
-    for (int64_t next = first + period; has(c, s, next); next += period) {
-        (void)numbers_of(c, s, next, b);
-        for (uint32_t k = 0; k < count; k++) {
-            step[k] = last == first ? b[k] - a[k] : step[k];
-            if (b[k] - a[k] != step[k]) {
-                return last;
-            }
-        }
-        memcpy(a, b, sizeof(a));
-        last = next;
-    }
-    return last;
-}
-
-static bool is_in_earlier_run(const int64_t *until, int64_t value, int64_t period)
-{
-    return until[value % period] >= value;
-}
-
-/* How many runs there are with the period. */
-static uint32_t count_runs(const collection *c, const shape *s, int64_t period)
-{
-    int64_t until[PERIOD_MAX] = {0}, step[NUMBERS_MAX];
-    uint32_t runs = 0;
-    for (int64_t value = c->low; value <= c->high; value++) {
-        if (has(c, s, value) && !is_in_earlier_run(until, value, period)) {
-            until[value % period] = end_of_run(c, s, value, period, step);
-            runs++;
-        }
-    }
-    return runs;
-}
-
-static sx_code put_case(sx_ctx *cx, const collection *c, const shape *s, uint32_t part,
-                        int64_t first, int64_t period, sx_pipe_cases *cases, int64_t *last)
-{
-    int64_t step[NUMBERS_MAX], number[NUMBERS_MAX], product, offset, there;
-    uint32_t count = numbers_of(c, s, first, number);
-    *last = end_of_run(c, s, first, period, step);
-    SX_ASSERT(cases->count < cases->capacity);
-    sx_module_case *row = &cases->row[cases->count++];
-    *row = (sx_module_case){.part = part,
-                            .symbol = c->steady->symbol,
-                            .low = first,
-                            .high = *last,
-                            .modulus = period,
-                            .remainder = first % period,
-                            .number_first = cases->number_count,
-                            .number_count = count};
-    for (uint32_t k = 0; k < count; k++) { /* number + (value - first) / period * step */
-        if (!sx_mul_i64(number[k], period, &there) || !sx_mul_i64(step[k], first, &product) ||
-            !sx_add_i64(there, -product, &offset)) {
-            return SX_FAIL(cx, SX_LIMIT, "a number is too large");
-        }
-        cases->number[cases->number_count++] = (sx_module_number){step[k], offset};
+    for (int64_t value = c->steady->high[0]; value >= c->steady->low[0]; value--) {
+        SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{value, other}}, c));
     }
     return SX_OK;
 }
 
-/* What a slot holds: for an offset what is added to that of the part, else the number itself. */
-static void make_absolute(const collection *c, shape *s)
+static sx_code add_points(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                          const sx_schedule *schedule, collection *c)
+{
+    const sx_pipe_steady *steady = c->steady;
+    const int64_t *low = steady->low, *high = steady->high;
+    SX_TRY(add_line(cx, pipe, s, schedule, high[1], c));
+    if (steady->symbol_count == 1) {
+        return SX_OK;
+    }
+    SX_TRY(add_line(cx, pipe, s, schedule, low[1] + (high[1] - low[1]) / 2, c));
+    SX_TRY(add_line(cx, pipe, s, schedule, low[1], c));
+    for (int64_t other = low[1] + 1; other < high[1]; other++) {
+        SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{low[0], other}}, c));
+        SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{high[0], other}}, c));
+    }
+    for (int64_t k = 0; k < (CORNER - 1) * (CORNER - 1); k++) {
+        sx_pipe_point at = {{low[0] + 1 + k / (CORNER - 1), low[1] + 1 + k % (CORNER - 1)}};
+        bool inside = at.value[0] < high[0] && at.value[1] < high[1];
+        SX_TRY(inside ? add_point(cx, pipe, s, schedule, at, c) : SX_OK);
+    }
+    sx_rng rng = {1}; /* any values: that they fit, too, is seen */
+    for (uint32_t k = 0; k < DRAWN; k++) {
+        sx_pipe_point at;
+        for (uint32_t i = 0; i < 2; i++) {
+            at.value[i] = low[i] + (int64_t)sx_rng_below(&rng, (uint64_t)(high[i] - low[i] + 1));
+        }
+        SX_TRY(add_point(cx, pipe, s, schedule, at, c));
+    }
+    return SX_OK;
+}
+
+/* ---- cases ---- */
+
+/* What a slot holds: for an offset what is added to that of the part, else the number itself, which lies `here` from
+ * what was collected. */
+static void move_slots(const collection *c, shape *s, int64_t sign)
 {
     bool done[SX_COMES_SLOTS_MAX + 1] = {false};
     for (uint32_t k = 0; k < s->place_count; k++) {
@@ -390,86 +373,56 @@ static void make_absolute(const collection *c, shape *s)
             continue;
         }
         done[p->slot] = true;
-        for (int64_t value = c->low; value <= c->high; value++) {
-            s->moved[p->slot][value - c->low] += p->here;
+        for (uint32_t i = 0; i < c->points.count; i++) {
+            s->moved[p->slot][i] += sign * p->here;
         }
     }
 }
 
-static sx_code put_comes(sx_ctx *cx, shape *s)
+static sx_code put_comes(sx_ctx *cx, shape *s, const uint32_t *slot)
 {
     sx_comes *comes = SX_NEW_ARRAY(cx, sx_comes, s->place_count + 1);
     if (comes == NULL) {
         return cx->error.code;
     }
     s->part.comes = comes;
+    s->part.comes_count = 0;
     s->part.slot_count = s->slot_count;
     for (uint32_t k = 0; k < s->place_count; k++) {
         const place *p = &s->place[k];
         if (p->slot != 0) {
-            comes[s->part.comes_count++] = (sx_comes){p->kind, p->at, p->variable, p->slot - 1};
+            comes[s->part.comes_count++] =
+                (sx_comes){p->kind, p->at, p->variable, slot[p->slot - 1]};
         }
     }
     return SX_OK;
 }
 
-static uint32_t best_period(const collection *c, const shape *s, uint32_t *runs)
+/* The cases as far as they follow from the points that there are, and the points that are wanted. */
+static sx_code put_cases(sx_ctx *cx, collection *c, sx_pipe_cases *cases, sx_points *wanted)
 {
-    uint32_t best = 1;
-    *runs = count_runs(c, s, 1);
-    for (uint32_t period = 2; period <= PERIOD_MAX; period++) {
-        uint32_t its = count_runs(c, s, period);
-        if (its < *runs) {
-            best = period;
-            *runs = its;
-        }
-    }
-    return best;
-}
-
-static sx_code put_cases(sx_ctx *cx, collection *c, sx_pipe_cases *cases)
-{
-    uint32_t period[SHAPES_MAX], runs, count = 0, numbers = 0;
+    uint32_t slot[SX_COMES_SLOTS_MAX];
+    cases->count = cases->number_count = wanted->count = 0;
     for (uint32_t k = 0; k < c->shape_count; k++) {
-        make_absolute(c, &c->shape[k]);
-        SX_TRY(put_comes(cx, &c->shape[k]));
-        period[k] = best_period(c, &c->shape[k], &runs);
-        SX_TRY(sx_spend(cx, (uint64_t)PERIOD_MAX * (uint64_t)(c->high - c->low + 1)));
-        count += runs;
-        numbers += runs * (GRID_RANK + c->shape[k].slot_count);
+        shape *s = &c->shape[k];
+        const sx_curves curves = {s->grid, s->moved + 1, s->slot_count};
+        move_slots(c, s, 1);
+        SX_TRY(sx_curves_put(cx, c->steady, &c->points, &curves, k, cases, slot, wanted));
+        move_slots(c, s, -1);
+        SX_TRY(put_comes(cx, s, slot));
     }
-    if (count > CASES_MAX) {
-        return SX_FAIL(cx, SX_LIMIT, "%u cases, at most %u", count, CASES_MAX);
-    }
-    *cases = (sx_pipe_cases){.row = SX_NEW_ARRAY(cx, sx_module_case, count + 1),
-                             .number = SX_NEW_ARRAY(cx, sx_module_number, numbers + 1),
-                             .capacity = count};
-    if (cases->row == NULL || cases->number == NULL) {
-        return cx->error.code;
-    }
-    for (uint32_t k = 0; k < c->shape_count; k++) {
-        int64_t until[PERIOD_MAX] = {0};
-        for (int64_t value = c->low; value <= c->high; value++) {
-            if (has(c, &c->shape[k], value) && !is_in_earlier_run(until, value, period[k])) {
-                SX_TRY(put_case(cx, c, &c->shape[k], k, value, period[k], cases,
-                                &until[value % period[k]]));
-            }
-        }
-    }
-    SX_ASSERT(cases->count == count && cases->number_count == numbers);
     return SX_OK;
 }
 
 /* Is the kernel the same one for all values? */
-static bool is_same_for_all(const collection *c, const sx_pipe_cases *cases)
+static bool is_same_for_all(const collection *c)
 {
-    bool same = cases->count == c->shape_count;
-    for (uint32_t k = 0; same && k < cases->count; k++) {
-        const sx_module_case *row = &cases->row[k];
-        same = row->low == c->low && row->high == c->high && row->modulus == 1 &&
-               row->number_count == GRID_RANK;
-        for (uint32_t i = 0; same && i < GRID_RANK; i++) {
-            same = cases->number[row->number_first + i].scale == 0;
+    bool same = true;
+    for (uint32_t k = 0; k < c->shape_count; k++) {
+        const shape *s = &c->shape[k];
+        same = same && s->slot_count == 0;
+        for (uint32_t i = 0; i < c->points.count && same; i++) {
+            same = memcmp(s->grid[i], s->grid[0], sizeof(s->grid[i])) == 0;
         }
     }
     return same;
@@ -501,16 +454,18 @@ static sx_code put_together(sx_ctx *cx, const collection *c, const sx_kernel *hi
 
 /* Is the kernel for the value proven? */
 static sx_code judge_at(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
-                        const sx_schedule *schedule, int64_t value, bool *proven)
+                        const sx_schedule *schedule, const sx_pipe_point *value, bool *proven)
 {
     sx_pipe_subject there;
-    sx_kernel *kernel;
+    sx_kernel *kernel, *settled;
     sx_verdict verdict = {.proven = false};
     SX_TRY(lower_value(cx, pipe, s, schedule, value, &there, &kernel));
+    SX_TRY(sx_kernel_settle(cx, kernel, &settled));
+    SX_TRY(sx_kernel_check(cx, settled));
     SX_TRY(s->moves
                ? sx_judge_move(pipe->judge, sx_graph_node(pipe->graph, (sx_node_id){s->node})->op,
-                               there.attr, there.type, s->count, there.result, kernel, &verdict)
-               : sx_pipe_judge(cx, pipe, &there, schedule, kernel, &verdict));
+                               there.attr, there.type, s->count, there.result, settled, &verdict)
+               : sx_pipe_judge(cx, pipe, &there, schedule, settled, &verdict));
     *proven = verdict.proven;
     return SX_OK;
 }
@@ -519,23 +474,24 @@ static sx_code judge_at(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
 static sx_code judge_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                            const sx_schedule *schedule, const collection *c, bool *proven)
 {
-    int64_t value[SHAPES_MAX + SX_PIPE_PROBES_MAX];
+    sx_pipe_point value[SHAPES_MAX + SX_PIPE_PROBES_MAX + 1];
     uint32_t count = pipe->steady->count;
     sx_pipe here = *pipe;
     SX_TRY(
         sx_judge_make(cx, &here.judge)); /* whose memory is given up with that of the collection */
     memcpy(value, pipe->steady->value, count * sizeof(*value));
+    value[count++] = c->points.at[0]; /* the highest */
     for (uint32_t k = 0; k < c->shape_count; k++) {
         value[count++] = c->shape[k].value;
     }
     *proven = true;
     for (uint32_t k = 0; k < count && *proven; k++) {
-        bool again = value[k] == pipe->steady->high; /* which was judged already */
+        bool again = false;
         for (uint32_t i = 0; i < k && !again; i++) {
-            again = value[i] == value[k];
+            again = memcmp(&value[i], &value[k], sizeof(*value)) == 0;
         }
         if (!again) {
-            SX_TRY(judge_at(cx, &here, s, schedule, value[k], proven));
+            SX_TRY(judge_at(cx, &here, s, schedule, &value[k], proven));
         }
     }
     return SX_OK;
@@ -571,27 +527,47 @@ static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const sx_kernel *made
     return SX_OK;
 }
 
+/* Room for points, cases and numbers. */
+static sx_code init_collection(sx_ctx *cx, const sx_pipe *pipe, collection *c, sx_pipe_cases *cases,
+                               sx_points *wanted)
+{
+    *c = (collection){.cx = cx,
+                      .steady = pipe->steady,
+                      .points = {.capacity = point_capacity(pipe->steady)},
+                      .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
+    c->points.at = SX_NEW_ARRAY(cx, sx_pipe_point, c->points.capacity);
+    *wanted =
+        (sx_points){.at = SX_NEW_ARRAY(cx, sx_pipe_point, WANTED_MAX), .capacity = WANTED_MAX};
+    *cases = (sx_pipe_cases){.row = SX_NEW_ARRAY(cx, sx_module_case, CASES_MAX),
+                             .number = SX_NEW_ARRAY(cx, sx_module_number, NUMBERS_MAX),
+                             .capacity = CASES_MAX,
+                             .number_capacity = NUMBERS_MAX};
+    return cx->error.code;
+}
+
 /* *made NULL: the kernel is the same one for all values. */
 static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                           const sx_pipe_choice *c, sx_pipe_cases *cases, sx_kernel **made,
                           bool *serves)
 {
     const sx_schedule *schedule = &c->candidate->schedule;
-    collection all = {.cx = cx,
-                      .steady = pipe->steady,
-                      .low = pipe->steady->low,
-                      .high = pipe->steady->high,
-                      .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
+    collection all;
+    sx_points wanted;
     *made = NULL;
-    if (all.shape == NULL) {
-        return cx->error.code;
-    }
-    for (all.now = all.high; all.now >= all.low; all.now--) {
-        SX_TRY(add_value(cx, pipe, s, schedule, &all));
-    }
-    SX_TRY(put_cases(cx, &all, cases));
-    if (is_same_for_all(&all, cases)) {
+    SX_TRY(init_collection(cx, pipe, &all, cases, &wanted));
+    SX_TRY(add_points(cx, pipe, s, schedule, &all));
+    if (is_same_for_all(&all)) {
         return SX_OK;
+    }
+    SX_TRY(put_cases(cx, &all, cases, &wanted));
+    for (uint32_t round = 0; wanted.count > 0; round++) {
+        if (round == ROUNDS_MAX) {
+            return SX_FAIL(cx, SX_LIMIT, "too many values that differ");
+        }
+        for (uint32_t k = 0; k < wanted.count; k++) {
+            SX_TRY(add_point(cx, pipe, s, schedule, wanted.at[k], &all));
+        }
+        SX_TRY(put_cases(cx, &all, cases, &wanted));
     }
     SX_TRY(judge_cases(cx, pipe, s, schedule, &all, serves));
     return *serves ? put_together(cx, &all, c->kernel, made) : SX_OK;
@@ -647,8 +623,9 @@ void sx_pipe_largest_grid(const sx_pipe_cases *cases, uint32_t part, int64_t gri
     memset(grid, 0, 3 * sizeof(*grid));
     for (uint32_t k = 0; k < cases->count; k++) {
         const sx_module_case *row = &cases->row[k];
-        for (uint32_t d = 0; row->part == part && d < GRID_RANK; d++) {
-            const sx_module_number *number = &cases->number[row->number_first + d];
+        for (uint32_t d = row->slot;
+             row->part == part && d < row->slot + row->number_count && d < SX_CURVES_GRID; d++) {
+            const sx_module_number *number = &cases->number[row->number_first + d - row->slot];
             int64_t low = (number->scale * row->low + number->offset) / row->modulus;
             int64_t high = (number->scale * row->high + number->offset) / row->modulus;
             grid[d] = sx_max_i64(grid[d], sx_max_i64(low, high));

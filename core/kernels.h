@@ -106,8 +106,8 @@ sx_code sx_pipe_make_pieces_again(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_piece
 /* probes.c, for variants that serve an interval. The subject at each probe. */
 sx_code sx_pipe_analyse_probes(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s);
 /* The subject for one value of the symbol that the variant serves an interval of. */
-sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, int64_t value,
-                           sx_pipe_subject *there);
+sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                           const sx_pipe_point *value, sx_pipe_subject *there);
 /* In place of the candidates for the highest value those for all: the ones whose grids follow the symbol, by loss. */
 sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                               sx_pipe_choice *c);

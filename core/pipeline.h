@@ -61,14 +61,20 @@ typedef struct {
  * the others only grids differ, which are proportional to the value (EXTENTS of the module). Every kernel is proven for
  * some of these, the probes: strides and extents are affine in the symbol, so what fits two values next to each other
  * and the lowest one fits all between. */
-#define SX_PIPE_PROBES_MAX 4u
+#define SX_PIPE_PROBES_MAX 5u
+#define SX_PIPE_STEADY_MAX 2u
+/* A value of each symbol that a variant serves several of. */
 typedef struct {
-    uint32_t symbol;   /* by number among those of the variants */
-    bool cases;        /* as in its piece */
-    int64_t low, high; /* that this variant serves, */
-    int64_t most;      /* and that any variant does */
-    /* The first probe is the value below `high`; and the program for each. */
-    int64_t value[SX_PIPE_PROBES_MAX];
+    int64_t value[SX_PIPE_STEADY_MAX];
+} sx_pipe_point;
+typedef struct {
+    /* One symbol, or two; these have cases. By number among those of the variants; and what this variant serves. */
+    uint32_t symbol[SX_PIPE_STEADY_MAX], symbol_count;
+    int64_t low[SX_PIPE_STEADY_MAX], high[SX_PIPE_STEADY_MAX];
+    bool cases;   /* as in its piece */
+    int64_t most; /* that any variant serves of the first symbol */
+    /* The first probe of one symbol is the value below its highest one; and the program for each. */
+    sx_pipe_point value[SX_PIPE_PROBES_MAX];
     sx_graph *graph[SX_PIPE_PROBES_MAX];
     uint32_t count;
     /* For each probe and, behind them, for `high`: estimates of the kernels, and of the best ones for that value. */
@@ -82,7 +88,7 @@ typedef int64_t sx_pipe_follows[SX_PARTS_MAX][3];
 typedef struct {
     sx_module_case *row;
     sx_module_number *number;
-    uint32_t count, capacity, number_count;
+    uint32_t count, capacity, number_count, number_capacity;
 } sx_pipe_cases;
 
 /* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */
@@ -233,9 +239,10 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
 /* Are the intervals of the request inside of those that the program declares?
  *   errors   SX_INPUT with both */
 sx_code sx_pipe_check_intervals(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph);
-/* The symbol of which the variant serves several values, and which; false: one value of each. */
-bool sx_pipe_variant_piece(const sx_pipe_variants *variants, uint32_t variant, uint32_t *symbol,
-                           sx_pipe_piece *piece);
+/* The symbols of which the variant serves several values, and which, the one with the most first; how many there are.*/
+uint32_t sx_pipe_variant_pieces(const sx_pipe_variants *variants, uint32_t variant,
+                                uint32_t symbol[SX_PIPE_STEADY_MAX],
+                                sx_pipe_piece piece[SX_PIPE_STEADY_MAX]);
 /* Has the symbol one value alone? */
 bool sx_pipe_is_fixed(const sx_pipe_values *symbol);
 const sx_pipe_machine *sx_pipe_variant_machine(const sx_pipe_variants *variants, uint32_t variant);
@@ -277,7 +284,7 @@ bool sx_pipe_is_cheap(const sx_pipe_steady *steady);
 void sx_pipe_put_follows(sx_pipe *pipe, uint32_t part, const int64_t follows[3]);
 /* How a part of the module follows it, as noted. */
 void sx_pipe_follows_of(const sx_pipe *pipe, uint32_t part, int64_t follows[3]);
-/* Finds pieces of the interval that one variant each serves; `serves` tries one. `from` has one piece for it.
+/* Finds pieces of the intervals that one variant each serves; `serves` tries one. `from` has one piece for each.
  *   errors   SX_LIMIT too many; those of `serves` */
 typedef struct {
     void *self;

@@ -14,12 +14,12 @@ static sx_code group_rows(sx_ctx *cx, const sx_pipe *pipe, sx_pipe_subject *s,
     const sx_analysis *single = s->single;
     bool rows = (single->kind == SX_KERNEL_DOT || single->kind == SX_KERNEL_ONLINE) &&
                 single->row != SX_NO_DIM;
-    int64_t of_each = rows ? single->view.extent[single->row] / pipe->steady->high : 0;
+    int64_t of_each = rows ? single->view.extent[single->row] / pipe->steady->high[0] : 0;
     rows = of_each > 1; /* single ones would make a batch of vectors */
     for (uint32_t k = 0; k <= pipe->steady->count && rows; k++) {
         bool last = k == pipe->steady->count;
         const sx_analysis *its = last ? single : probe[k].single;
-        int64_t value = last ? pipe->steady->high : pipe->steady->value[k];
+        int64_t value = last ? pipe->steady->high[0] : pipe->steady->value[k].value[0];
         sx_analysis *grouped = SX_NEW(cx, sx_analysis);
         if (grouped == NULL) {
             return cx->error.code;
@@ -65,12 +65,15 @@ static sx_code subject_in(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
     }
     there->analysis = there->single = a;
     SX_TRY(sx_pipe_lift(cx, &of_value, there, node, fused));
-    return sx_analysis_make(cx, fused, type, s->count, a);
+    SX_TRY(sx_analysis_make(cx, fused, type, s->count, a));
+    a->steady = pipe->steady->cases;
+    return SX_OK;
 }
 
-sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s, int64_t value,
-                           sx_pipe_subject *there)
+sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                           const sx_pipe_point *value, sx_pipe_subject *there)
 {
+    const sx_pipe_steady *steady = pipe->steady;
     uint32_t count = pipe->variants->symbol_count;
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, count + 1);
     sx_graph *graph;
@@ -78,8 +81,10 @@ sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
         return cx->error.code;
     }
     memcpy(binding, pipe->binding, count * sizeof(*binding));
-    SX_ASSERT(pipe->steady->low <= value && value <= pipe->steady->high);
-    binding[pipe->steady->symbol].value = value;
+    for (uint32_t k = 0; k < steady->symbol_count; k++) {
+        SX_ASSERT(steady->low[k] <= value->value[k] && value->value[k] <= steady->high[k]);
+        binding[steady->symbol[k]].value = value->value[k];
+    }
     SX_TRY(sx_graph_bind(cx, pipe->better, binding, count, &graph));
     SX_TRY(subject_in(cx, pipe, s, graph, there));
     return s->moves || there->analysis->kind == s->analysis->kind
@@ -154,6 +159,10 @@ sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s
     return SX_OK;
 }
 
+/* Rows of a point of the grid, of a contraction and of others, where they follow the product of two symbols. */
+#define DOT_ROWS_MAX 24
+#define ROWS_MAX 2
+
 /* What the best kernels for single values cost, and candidates that are good at all of them. */
 #define POOL_MAX (2 * (SX_PIPE_PROBES_MAX + 1) * SX_SEARCH_KEEP)
 typedef struct {
@@ -185,7 +194,25 @@ static void pool_put(steady_pool *pool, const sx_schedule *schedule)
 static int64_t elements_of_each(const sx_pipe *pipe, const sx_pipe_subject *s, sx_role axis)
 {
     int64_t high = s->analysis->extent[axis], near = s->probe[0].analysis->extent[axis];
-    return high - near > 0 && (high - near) * pipe->steady->high == high ? high - near : 0;
+    bool one = pipe->steady->symbol_count == 1;
+    bool follows = one && high - near > 0 && (high - near) * pipe->steady->high[0] == high;
+    return follows ? high - near : 0;
+}
+
+/* Where rows follow the product of two symbols a point of the grid has few of them: what is left over repeats after as
+ * many, and each remainder has cases of its own. */
+static void take_few_rows(sx_kernel_kind kind, sx_schedule *schedule)
+{
+    bool dot = kind == SX_KERNEL_DOT;
+    int64_t block = dot ? sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_LOOP, 0) : 1;
+    int64_t most = dot ? DOT_ROWS_MAX : ROWS_MAX;
+    for (uint32_t i = 0; i < schedule->level_count && kind != SX_KERNEL_ONLINE; i++) {
+        sx_level *level = &schedule->level[i];
+        bool rows = level->axis == SX_ROLE_ROW && level->bind == SX_BIND_GRID;
+        if (rows && block > 0 && level->step > most) {
+            level->step = sx_max_i64(most / block, 1) * block;
+        }
+    }
 }
 
 /* A schedule, and the one whose pieces of the grid end where the elements of each unit do, as far as they were larger
@@ -203,6 +230,11 @@ static void pool_add(const sx_pipe *pipe, const sx_pipe_subject *s, const sx_sch
         for (; of_each % step != 0 && step > even.level[i].step / 2; step--) {
         }
         even.level[i].step = of_each % step == 0 ? step : even.level[i].step;
+    }
+    if (pipe->steady->symbol_count > 1) {
+        take_few_rows(s->analysis->kind, &even);
+        pool_put(pool, &even);
+        return;
     }
     pool_put(pool, schedule);
     pool_put(pool, &even);

@@ -21,28 +21,54 @@
 /* Where so many values in a row have a variant each, the others get one each without a trial. */
 #define ALONE_MAX 3u
 
-static void put_probe(sx_pipe_steady *steady, int64_t value)
+static bool is_same(const sx_pipe_point *a, const sx_pipe_point *b)
 {
-    bool there = value == steady->high;
+    return memcmp(a, b, sizeof(*a)) == 0;
+}
+
+static void put_probe(sx_pipe_steady *steady, int64_t value, int64_t other)
+{
+    const sx_pipe_point probe = {{value, other}};
+    bool there = is_same(&probe, &(sx_pipe_point){{steady->high[0], steady->high[1]}});
     for (uint32_t k = 0; k < steady->count && !there; k++) {
-        there = steady->value[k] == value;
+        there = is_same(&probe, &steady->value[k]);
     }
     if (!there) {
         SX_ASSERT(steady->count < SX_PIPE_PROBES_MAX);
-        steady->value[steady->count++] = value;
+        steady->value[steady->count++] = probe;
     }
+}
+
+/* The ends and the middle. Of one symbol the values beside the ends, too; of two what their ends have together. */
+static void put_probes(sx_pipe_steady *steady)
+{
+    const int64_t *low = steady->low, *high = steady->high;
+    int64_t middle[SX_PIPE_STEADY_MAX];
+    for (uint32_t k = 0; k < SX_PIPE_STEADY_MAX; k++) {
+        middle[k] = low[k] + (high[k] - low[k]) / 2;
+    }
+    if (steady->symbol_count == 1) {
+        put_probe(steady, high[0] - 1, 0);
+        put_probe(steady, low[0], 0);
+        put_probe(steady, low[0] + 1, 0);
+    } else {
+        put_probe(steady, low[0], low[1]);
+        put_probe(steady, low[0], high[1]);
+        put_probe(steady, high[0], low[1]);
+    }
+    put_probe(steady, middle[0], middle[1]);
 }
 
 sx_code sx_pipe_steady_make(sx_ctx *cx, sx_pipe *pipe)
 {
     const sx_pipe_variants *variants = pipe->variants;
-    uint32_t symbol;
-    sx_pipe_piece piece;
+    uint32_t symbol[SX_PIPE_STEADY_MAX];
+    sx_pipe_piece piece[SX_PIPE_STEADY_MAX];
+    uint32_t count = sx_pipe_variant_pieces(variants, pipe->variant, symbol, piece);
     pipe->steady = NULL;
-    if (!sx_pipe_variant_piece(variants, pipe->variant, &symbol, &piece)) {
+    if (count == 0) {
         return SX_OK;
     }
-    const sx_pipe_values *values = &variants->symbol[symbol];
     sx_pipe_steady *steady = SX_NEW(cx, sx_pipe_steady);
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants->symbol_count + 1);
     if (steady == NULL || binding == NULL) {
@@ -51,18 +77,23 @@ sx_code sx_pipe_steady_make(sx_ctx *cx, sx_pipe *pipe)
     if (pipe->target->vectors.threads) { /* their code counts the points of its grid */
         return sx_pipe_unsteady(cx, pipe, "of threads", "its code holds the extents");
     }
-    *steady = (sx_pipe_steady){
-        .symbol = symbol, .cases = piece.cases, .low = piece.low, .high = piece.high, .most = 0};
+    *steady = (sx_pipe_steady){.symbol_count = count, .cases = count > 1, .most = 0};
+    for (uint32_t k = 0; k < count; k++) {
+        steady->cases = steady->cases || piece[k].cases;
+        steady->symbol[k] = symbol[k];
+        steady->low[k] = piece[k].low;
+        steady->high[k] = piece[k].high;
+    }
+    const sx_pipe_values *values = &variants->symbol[symbol[0]];
     for (uint32_t k = 0; k < values->count; k++) {
         steady->most = sx_max_i64(steady->most, values->piece[k].high);
     }
-    put_probe(steady, piece.high - 1);
-    put_probe(steady, piece.low);
-    put_probe(steady, piece.low + 1);
-    put_probe(steady, piece.low + (piece.high - piece.low) / 2);
+    put_probes(steady);
     memcpy(binding, pipe->binding, variants->symbol_count * sizeof(*binding));
     for (uint32_t k = 0; k < steady->count; k++) {
-        binding[symbol].value = steady->value[k];
+        for (uint32_t i = 0; i < count; i++) {
+            binding[symbol[i]].value = steady->value[k].value[i];
+        }
         SX_TRY(sx_graph_bind(cx, pipe->better, binding, variants->symbol_count, &steady->graph[k]));
         SX_ASSERT(steady->graph[k]->node_count == pipe->better->node_count);
     }
@@ -81,16 +112,17 @@ bool sx_pipe_follow(const sx_pipe_steady *steady, const sx_kernel *high, const s
 {
     bool fits = high->part_count == near->part_count && high->buffer_count == near->buffer_count;
     bool depends = false, any = false;
-    SX_ASSERT(steady->count > 0 && steady->value[0] + 1 == steady->high);
+    int64_t top = steady->high[0], next = steady->value[0].value[0];
+    SX_ASSERT(steady->count > 0 && steady->symbol_count == 1 && next + 1 == top);
     memset(follows, 0, sizeof(sx_pipe_follows));
     for (uint32_t p = 0; p < high->part_count && fits; p++) {
         for (uint32_t d = 0; d < 3 && fits; d++) {
             int64_t here = high->part[p].grid[d], there = near->part[p].grid[d];
             if (here != there) {
                 any = true;
-                follows[p][d] = here / steady->high;
-                fits = follows[p][d] > 0 && follows[p][d] * steady->high == here &&
-                       follows[p][d] * steady->value[0] == there;
+                follows[p][d] = here / top;
+                fits = follows[p][d] > 0 && follows[p][d] * top == here &&
+                       follows[p][d] * next == there;
             }
         }
     }
@@ -106,9 +138,10 @@ sx_code sx_pipe_regrid(sx_ctx *cx, const sx_pipe_steady *steady, uint32_t probe,
                        sx_kernel **kernel)
 {
     SX_ASSERT(probe < steady->count);
+    int64_t value = steady->value[probe].value[0];
     if (high->buffer_count != there->buffer_count || high->numerics != there->numerics) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s is another one for %lld", high->name,
-                       (long long)steady->value[probe]);
+                       (long long)value);
     }
     sx_kernel *out = SX_NEW(cx, sx_kernel);
     sx_part *part = SX_NEW_ARRAY(cx, sx_part, high->part_count);
@@ -122,7 +155,7 @@ sx_code sx_pipe_regrid(sx_ctx *cx, const sx_pipe_steady *steady, uint32_t probe,
         part[p] = high->part[p];
         for (uint32_t d = 0; d < 3; d++) {
             int64_t scale = follows[p][d];
-            part[p].grid[d] = scale > 0 ? scale * steady->value[probe] : part[p].grid[d];
+            part[p].grid[d] = scale > 0 ? scale * value : part[p].grid[d];
         }
     }
     for (uint32_t k = 0; k < high->buffer_count; k++) { /* the workspace is that of the module */
@@ -152,7 +185,7 @@ void sx_pipe_put_follows(sx_pipe *pipe, uint32_t part, const int64_t follows[3])
             sx_module_extent row = {.what = SX_EXTENT_PART,
                                     .index = part,
                                     .dimension = d,
-                                    .symbol = pipe->steady->symbol,
+                                    .symbol = pipe->steady->symbol[0],
                                     .scale = follows[d],
                                     .divisor = 1};
             sx_buf_put(&pipe->part_extent, &row, sizeof(row));
@@ -208,12 +241,14 @@ static sx_code find_piece(sx_ctx *cx, const sx_pipe_variants *from, uint32_t sym
 static sx_code cut_up(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
                       sx_pipe_variants *cut)
 {
-    uint32_t symbol;
-    sx_pipe_piece rest;
+    uint32_t its[SX_PIPE_STEADY_MAX];
+    sx_pipe_piece pieces[SX_PIPE_STEADY_MAX];
     *cut = *from;
-    if (!sx_pipe_variant_piece(from, 0, &symbol, &rest)) {
+    if (sx_pipe_variant_pieces(from, 0, its, pieces) == 0) {
         return SX_OK;
     }
+    uint32_t symbol = its[0];
+    sx_pipe_piece rest = pieces[0];
     uint32_t most = SX_PIPE_VARIANTS_MAX / from->count, count = 0, alone = 0;
     sx_pipe_piece *piece = SX_NEW_ARRAY(cx, sx_pipe_piece, most + 1);
     cut->symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
@@ -270,10 +305,11 @@ static sx_code find_piece_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_
 static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
                         uint32_t most, sx_pipe_variants *cut, bool *done)
 {
-    uint32_t symbol, count = 0;
-    sx_pipe_piece rest;
-    bool there = sx_pipe_variant_piece(from, 0, &symbol, &rest);
-    SX_ASSERT(there && most >= 1);
+    uint32_t its[SX_PIPE_STEADY_MAX], count = 0;
+    sx_pipe_piece pieces[SX_PIPE_STEADY_MAX];
+    uint32_t several = sx_pipe_variant_pieces(from, 0, its, pieces), symbol = its[0];
+    sx_pipe_piece rest = pieces[0];
+    SX_ASSERT(several >= 1 && most >= 1);
     sx_pipe_piece *piece = SX_NEW_ARRAY(cx, sx_pipe_piece, most);
     *cut = *from;
     cut->symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
@@ -292,16 +328,45 @@ static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_
     return SX_OK;
 }
 
-sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
-                    sx_pipe_variants *cut)
+/* A variant serves one value of the second symbol. */
+static sx_code part_second(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+                           sx_pipe_piece whole, sx_pipe_variants *apart)
 {
-    uint32_t symbol;
-    sx_pipe_piece whole;
+    int64_t count = whole.high - whole.low + 1;
+    if (count > SX_PIPE_VARIANTS_MAX / from->count) {
+        return SX_FAIL(cx, SX_LIMIT,
+                       "symbol \"%s\": the interval %lld..%lld makes more than %u variants",
+                       sx_short_name(from->symbol[symbol].name).text, (long long)whole.low,
+                       (long long)whole.high, SX_PIPE_VARIANTS_MAX);
+    }
+    *apart = *from;
+    apart->symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
+    sx_pipe_piece *piece = SX_NEW_ARRAY(cx, sx_pipe_piece, (size_t)count);
+    if (apart->symbol == NULL || piece == NULL) {
+        return cx->error.code;
+    }
+    for (int64_t k = 0; k < count; k++) {
+        piece[k] = (sx_pipe_piece){.low = whole.low + k, .high = whole.low + k};
+    }
+    memcpy(apart->symbol, from->symbol, from->symbol_count * sizeof(*apart->symbol));
+    apart->symbol[symbol].piece = piece;
+    apart->symbol[symbol].count = (uint32_t)count;
+    apart->count = from->count * (uint32_t)count;
+    return SX_OK;
+}
+
+static sx_code cut_one(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                       sx_pipe_variants *cut)
+{
+    uint32_t symbol[SX_PIPE_STEADY_MAX];
+    sx_pipe_piece whole[SX_PIPE_STEADY_MAX];
     sx_code code = cut_up(cx, from, trial, cut);
-    if ((code != SX_OK && code != SX_LIMIT) || !sx_pipe_variant_piece(from, 0, &symbol, &whole)) {
+    if ((code != SX_OK && code != SX_LIMIT) ||
+        sx_pipe_variant_pieces(from, 0, symbol, whole) == 0) {
         return code;
     }
-    uint32_t most = code == SX_OK ? cut->symbol[symbol].count : SX_PIPE_VARIANTS_MAX / from->count;
+    uint32_t most =
+        code == SX_OK ? cut->symbol[symbol[0]].count : SX_PIPE_VARIANTS_MAX / from->count;
     if (code == SX_OK && most <= WITHOUT_CASES_MAX) {
         return SX_OK;
     }
@@ -316,4 +381,16 @@ sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tria
     }
     cx->error = error;
     return code;
+}
+
+sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                    sx_pipe_variants *cut)
+{
+    uint32_t symbol[SX_PIPE_STEADY_MAX];
+    sx_pipe_piece whole[SX_PIPE_STEADY_MAX];
+    sx_pipe_variants apart = *from;
+    if (sx_pipe_variant_pieces(from, 0, symbol, whole) == 2) {
+        SX_TRY(part_second(cx, from, symbol[1], whole[1], &apart));
+    }
+    return cut_one(cx, &apart, trial, cut);
 }

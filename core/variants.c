@@ -45,7 +45,7 @@ static sx_code put_binding(sx_ctx *cx, sx_pipe_variants *variants, const sx_bind
     return symbol->piece != NULL ? put_value(cx, symbol, binding->value) : cx->error.code;
 }
 
-/* A piece for each value of the interval; for the widest one, which sx_pipe_cut cuts, a single piece. */
+/* A piece for each value of the interval; for the widest ones, which sx_pipe_cut cuts, a single piece. */
 static sx_code put_interval(sx_ctx *cx, sx_pipe_variants *variants, const sx_interval *interval,
                             bool whole)
 {
@@ -71,24 +71,22 @@ static sx_code put_interval(sx_ctx *cx, sx_pipe_variants *variants, const sx_int
     return SX_OK;
 }
 
-/* The number of the widest interval, the first of these by name. */
-static uint32_t find_widest(const sx_core_request *request)
+/* How many intervals are wider, or as wide and before it by name. */
+static uint32_t count_wider(const sx_core_request *request, const sx_interval *of)
 {
-    uint32_t widest = 0;
-    for (uint32_t i = 1; i < request->interval_count; i++) {
-        const sx_interval *a = &request->interval[i], *b = &request->interval[widest];
-        int64_t more = (a->high - a->low) - (b->high - b->low);
-        if (more > 0 || (more == 0 && sx_span_compare(a->name, b->name) < 0)) {
-            widest = i;
-        }
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < request->interval_count; i++) {
+        const sx_interval *a = &request->interval[i];
+        int64_t more = (a->high - a->low) - (of->high - of->low);
+        count += more > 0 || (more == 0 && sx_span_compare(a->name, of->name) < 0) ? 1 : 0;
     }
-    return widest;
+    return count;
 }
 
 sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
                               sx_pipe_variants *variants)
 {
-    uint32_t most = request->binding_count, widest = find_widest(request);
+    uint32_t most = request->binding_count;
     *variants = (sx_pipe_variants){
         .symbol = SX_NEW_ARRAY(cx, sx_pipe_values, most + request->interval_count + 1)};
     if (variants->symbol == NULL) {
@@ -101,7 +99,9 @@ sx_code sx_pipe_variants_make(sx_ctx *cx, const sx_core_request *request,
         SX_TRY(put_binding(cx, variants, &request->binding[i], most));
     }
     for (uint32_t i = 0; i < request->interval_count; i++) {
-        SX_TRY(put_interval(cx, variants, &request->interval[i], i == widest));
+        const sx_interval *interval = &request->interval[i];
+        bool whole = count_wider(request, interval) < SX_PIPE_STEADY_MAX;
+        SX_TRY(put_interval(cx, variants, interval, whole));
     }
     for (uint32_t s = 0; s < variants->symbol_count; s++) {
         const sx_pipe_values *symbol = &variants->symbol[s];
@@ -124,17 +124,27 @@ static sx_pipe_piece piece_of(const sx_pipe_variants *variants, uint32_t variant
     return variants->symbol[symbol].piece[variant % variants->symbol[symbol].count];
 }
 
-bool sx_pipe_variant_piece(const sx_pipe_variants *variants, uint32_t variant, uint32_t *symbol,
-                           sx_pipe_piece *piece)
+uint32_t sx_pipe_variant_pieces(const sx_pipe_variants *variants, uint32_t variant,
+                                uint32_t symbol[SX_PIPE_STEADY_MAX],
+                                sx_pipe_piece piece[SX_PIPE_STEADY_MAX])
 {
+    uint32_t count = 0;
     for (uint32_t s = 0; s < variants->symbol_count; s++) {
-        *symbol = s;
-        *piece = piece_of(variants, variant, s);
-        if (piece->low < piece->high) {
-            return true;
+        sx_pipe_piece its = piece_of(variants, variant, s);
+        if (its.low == its.high) {
+            continue;
         }
+        SX_ASSERT(count < SX_PIPE_STEADY_MAX); /* others have a piece for each value */
+        bool wider = count > 0 && its.high - its.low > piece[0].high - piece[0].low;
+        if (wider) {
+            symbol[1] = symbol[0];
+            piece[1] = piece[0];
+        }
+        symbol[wider ? 0 : count] = s;
+        piece[wider ? 0 : count++] = its;
+        count += wider ? 1 : 0;
     }
-    return false;
+    return count;
 }
 
 sx_code sx_pipe_check_intervals(sx_ctx *cx, const sx_core_request *request, const sx_graph *graph)

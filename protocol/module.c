@@ -11,7 +11,7 @@ _Static_assert(sizeof(sx_module_symbol) == 16, "symbol layout");
 _Static_assert(sizeof(sx_module_range) == 24, "range layout");
 _Static_assert(sizeof(sx_module_variant) == 64, "variant layout");
 _Static_assert(sizeof(sx_module_guard) == 24, "guard layout");
-_Static_assert(sizeof(sx_module_case) == 48 && sizeof(sx_module_number) == 16, "case layout");
+_Static_assert(sizeof(sx_module_case) == 64 && sizeof(sx_module_number) == 16, "case layout");
 _Static_assert(sizeof(sx_module_extent) == 32, "extent layout");
 _Static_assert(sizeof(sx_module_tensor) == 120, "tensor layout");
 _Static_assert(sizeof(sx_module_kernel) == 144, "kernel layout");

@@ -170,20 +170,22 @@ typedef struct {
     int64_t scale, divisor;
 } sx_module_extent;
 
-/* A number that follows the symbol of its case: (scale * value + offset) / modulus, which leaves no remainder. */
+/* A number that follows the value of its case: (scale * value + offset) / modulus, which leaves no remainder. */
 typedef struct {
     int64_t scale, offset;
 } sx_module_number;
-/* A part of x86-64 code may be for some values of a symbol alone, and take numbers at run time: it then has cases, for
- * the values from `low` to `high` that leave `remainder` when divided by `modulus`; both ends are such values. The
- * numbers of a case are the grid (in the record of the part stands the largest), and what the code finds behind the
- * index of the point. All cases of a part have equally many. The first one that holds counts; where none does, the part
- * has no points. Rows ascend by part, and their numbers lie one behind the other. */
-#define SX_MODULE_NUMBERS_MAX 64u /* of a case */
+/* A part of x86-64 code may be for some values of symbols alone, and take numbers at run time: it then has cases. Its
+ * numbers are the grid (in the record of the part stands the largest), and what the code finds behind the index of the
+ * point. They come in groups, 0, 1 ...: `number_count` of them from number `slot` of the part on. A case gives those of
+ * a group, for the values from `low` to `high` that leave `remainder` when divided by `modulus`; both ends are such
+ * values. They are values of `symbol`, or products of its value and that of `other`. All cases of a group are of the
+ * same symbols and numbers; the first one that holds counts. Where none does in one of the groups, the part has no
+ * points. Rows ascend by part and group, and their numbers lie one behind the other. */
+#define SX_MODULE_NUMBERS_MAX 64u /* of a part */
 typedef struct {
-    uint32_t part, symbol;
+    uint32_t part, group, slot, number_count, symbol, other;
+    uint64_t number_first;
     int64_t low, high, modulus, remainder;
-    uint32_t number_first, number_count;
 } sx_module_case;
 
 /* ---- tensors ---- */
@@ -546,6 +548,8 @@ const sx_module_extent *sx_module_extents_of(const sx_module *module, sx_module_
                                              uint32_t index, uint32_t *count);
 /* The extent that a row gives for this value of its symbol. */
 int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value);
+/* The value that a case is of, from those of all symbols. */
+int64_t sx_module_case_value(const sx_module_case *row, const int64_t *value);
 /* The cases of a part. */
 const sx_module_case *sx_module_cases_of(const sx_module *module, uint32_t part, uint32_t *count);
 bool sx_module_case_holds(const sx_module_case *row, int64_t value);

@@ -18,22 +18,40 @@ static bool value_of(const sx_module_number *number, const sx_module_case *row, 
     return sum % row->modulus == 0;
 }
 
+/* Is it the next case of a group, or the first one of the next group or part? */
+static bool is_next(const sx_module_case *row, const sx_module_case *before)
+{
+    if (before == NULL || before->part != row->part) {
+        return row->group == 0 && row->slot == 0;
+    }
+    if (before->group != row->group) {
+        return row->group == before->group + 1 && row->slot == before->slot + before->number_count;
+    }
+    return before->slot == row->slot && before->number_count == row->number_count &&
+           before->symbol == row->symbol && before->other == row->other;
+}
+
 static sx_code check_order(sx_ctx *cx, const sx_module *module, uint64_t index)
 {
     const sx_module_case *row = &module->cases[index];
     const sx_module_case *before = index > 0 ? row - 1 : NULL;
-    uint64_t first = before != NULL ? (uint64_t)before->number_first + before->number_count : 0;
-    bool same = before != NULL && before->part == row->part;
+    uint64_t first = before != NULL ? before->number_first + before->number_count : 0;
+    bool last = index + 1 == module->cases_count || row[1].part != row->part;
     if (row->part >= module->part_count || (before != NULL && before->part > row->part)) {
         return BAD(cx, index, "part %u, behind part %u, of %llu", row->part,
                    before != NULL ? before->part : 0, (unsigned long long)module->part_count);
     }
-    if (row->number_first != first || row->number_count < GRID_RANK ||
-        row->number_count > SX_MODULE_NUMBERS_MAX ||
-        first + row->number_count > module->number_count ||
-        (same && (before->number_count != row->number_count || before->symbol != row->symbol))) {
-        return BAD(cx, index, "%u numbers from %u on, of symbol %u", row->number_count,
-                   row->number_first, row->symbol);
+    if (!is_next(row, before)) {
+        return BAD(cx, index, "group %u from number %u on, behind group %u of part %u", row->group,
+                   row->slot, before != NULL ? before->group : 0,
+                   before != NULL ? before->part : row->part);
+    }
+    if (row->number_first != first || row->slot > SX_MODULE_NUMBERS_MAX ||
+        row->number_count > SX_MODULE_NUMBERS_MAX - row->slot ||
+        (last && row->slot + row->number_count < GRID_RANK) ||
+        first + row->number_count > module->number_count) {
+        return BAD(cx, index, "%u numbers from %llu on, number %u of the part", row->number_count,
+                   (unsigned long long)row->number_first, row->slot);
     }
     return SX_OK;
 }
@@ -42,9 +60,11 @@ sx_code sx_module_check_case(sx_ctx *cx, const sx_module *module, uint64_t index
 {
     const sx_module_case *row = &module->cases[index];
     SX_TRY(check_order(cx, module, index));
-    if (row->symbol >= module->symbol_count || row->modulus < 1 || row->low < 1 ||
-        row->low > row->high || row->high > SX_EXTENT_MAX || row->remainder < 0 ||
-        row->low % row->modulus != row->remainder || row->high % row->modulus != row->remainder) {
+    bool product = row->other != SX_MODULE_NONE;
+    if (row->symbol >= module->symbol_count || (product && row->other >= module->symbol_count) ||
+        row->modulus < 1 || row->low < 1 || row->low > row->high || row->high > SX_EXTENT_MAX ||
+        row->remainder < 0 || row->low % row->modulus != row->remainder ||
+        row->high % row->modulus != row->remainder) {
         return BAD(cx, index, "values %lld to %lld of symbol %u, those that leave %lld of %lld",
                    I(row->low), I(row->high), row->symbol, I(row->remainder), I(row->modulus));
     }
@@ -58,11 +78,12 @@ sx_code sx_module_check_case(sx_ctx *cx, const sx_module *module, uint64_t index
         int64_t least, most;
         bool fits =
             value_of(number, row, row->low, &least) && value_of(number, row, row->high, &most);
-        int64_t limit = k < GRID_RANK ? module->part[row->part].grid[k] : INT64_MAX;
-        if (!fits ||
-            (k < GRID_RANK && (sx_min_i64(least, most) < 1 || sx_max_i64(least, most) > limit))) {
-            return BAD(cx, index, "number %u, (%lld value + %lld) / %lld, of part %u", k,
-                       I(number->scale), I(number->offset), I(row->modulus), row->part);
+        bool grid = row->slot + k < GRID_RANK;
+        int64_t limit = grid ? module->part[row->part].grid[row->slot + k] : INT64_MAX;
+        if (!fits || (grid && (sx_min_i64(least, most) < 1 || sx_max_i64(least, most) > limit))) {
+            return BAD(cx, index, "number %u, (%lld value + %lld) / %lld, of part %u",
+                       row->slot + k, I(number->scale), I(number->offset), I(row->modulus),
+                       row->part);
         }
     }
     return SX_OK;
@@ -83,6 +104,13 @@ const sx_module_case *sx_module_cases_of(const sx_module *module, uint32_t part,
         (*count)++;
     }
     return module->cases + low;
+}
+
+int64_t sx_module_case_value(const sx_module_case *row, const int64_t *value)
+{
+    int64_t product = value[row->symbol];
+    bool fits = row->other == SX_MODULE_NONE || sx_mul_i64(product, value[row->other], &product);
+    return fits ? product : 0; /* no case holds for 0 */
 }
 
 bool sx_module_case_holds(const sx_module_case *row, int64_t value)

@@ -48,7 +48,31 @@ static void follow_symbols(sxr_program *program)
     }
 }
 
-/* The case of each part that has some, and its numbers. */
+/* The numbers of a part, from where those of its first case are on: one case of each group. */
+static void follow_part(sxr_program *program, const sx_module_case *cases, uint32_t count)
+{
+    const sx_module *module = &program->module;
+    const sx_module_case *last = &cases[count - 1];
+    int64_t *number = program->number + cases->number_first;
+    uint32_t groups = 0; /* that have a case */
+    for (uint32_t i = 0; i < count; i++) {
+        const sx_module_case *row = &cases[i];
+        int64_t value = sx_module_case_value(row, program->value);
+        if (row->group != groups || !sx_module_case_holds(row, value)) {
+            continue; /* the first one that holds counts */
+        }
+        for (uint32_t k = 0; k < row->number_count; k++) {
+            number[row->slot + k] = sx_module_number_of(module, row, k, value);
+        }
+        groups++;
+    }
+    if (groups == last->group + 1) {
+        memcpy(program->part[cases->part].grid, number, sizeof(program->part->grid));
+        program->part_case[cases->part] = (uint32_t)(cases - module->cases);
+    }
+}
+
+/* What the cases give the parts that have some. */
 static void follow_cases(sxr_program *program)
 {
     const sx_module *module = &program->module;
@@ -57,17 +81,11 @@ static void follow_cases(sxr_program *program)
         memset(part->grid, 0, sizeof(part->grid));
         program->part_case[module->cases[i].part] = SX_MODULE_NONE;
     }
-    for (uint64_t i = module->cases_count; i-- > 0;) { /* the first one that holds counts */
-        const sx_module_case *row = &module->cases[i];
-        int64_t value = program->value[row->symbol];
-        for (uint32_t k = 0; sx_module_case_holds(row, value) && k < row->number_count; k++) {
-            int64_t number = sx_module_number_of(module, row, k, value);
-            program->number[row->number_first + k] = number;
-            if (k < 3) {
-                program->part[row->part].grid[k] = number;
-            }
-            program->part_case[row->part] = (uint32_t)i;
-        }
+    for (uint64_t i = 0; i < module->cases_count;) {
+        uint32_t count;
+        const sx_module_case *row = sx_module_cases_of(module, module->cases[i].part, &count);
+        follow_part(program, row, count);
+        i += count;
     }
 }
 
@@ -82,7 +100,9 @@ const int64_t *sxr_part_numbers(const sxr_program *program, uint32_t part, uint3
     SX_ASSERT(part < program->module.part_count && count != NULL);
     uint32_t which = program->part_case[part];
     const sx_module_case *row = which != SX_MODULE_NONE ? &program->module.cases[which] : NULL;
-    *count = row != NULL ? row->number_count - 3 : 0;
+    uint32_t cases;
+    (void)sx_module_cases_of(&program->module, part, &cases);
+    *count = row != NULL ? row[cases - 1].slot + row[cases - 1].number_count - 3 : 0;
     return row != NULL ? program->number + row->number_first + 3 : NULL;
 }
 

@@ -163,6 +163,9 @@ typedef struct {
     sx_dtype arithmetic;
     /* Of a row kernel; else 0. */
     sx_row_passes passes;
+    /* The program is to be the one for other extents, too, but for numbers (core/cases.c): loops whose number of
+     * iterations follows from extents are there whatever it is. */
+    bool steady;
     /* Why no lowering takes the kernel, for people. NULL: nothing is known against it. */
     const char *refusal;
 } sx_analysis;

@@ -147,6 +147,17 @@ uint32_t sx_loop_open(sx_loop_builder *b, int64_t trip)
     return variable;
 }
 
+uint32_t sx_loop_open_any(sx_loop_builder *b, int64_t trip)
+{
+    SX_ASSERT(trip >= 0);
+    uint32_t variable = sx_loop_open(b, trip > 0 ? trip : 1);
+    if (b->code == SX_OK) {
+        b->part->item[b->part->item_count - 1].trip = trip;
+        b->part->item[b->part->item_count - 1].any_trip = true;
+    }
+    return variable;
+}
+
 uint32_t sx_loop_open_warps(sx_loop_builder *b, int64_t trip)
 {
     SX_ASSERT(trip >= 1 && trip <= b->part->warps);

@@ -26,6 +26,9 @@ typedef struct {
     int64_t high[SX_LOOP_VARS_MAX]; /* largest value of each variable in scope */
     uint32_t open;                  /* loops */
     uint32_t open_item[SX_LOOP_VARS_MAX];
+    bool *before[SX_LOOP_VARS_MAX]
+                [3]; /* of an open loop with any_trip: what was written when it began */
+    uint32_t idle;   /* open loops without iterations: their addresses are never touched */
 } walk;
 
 #define WALK_FAIL(w, ...) walk_fail((w), __LINE__, __VA_ARGS__)
@@ -119,7 +122,7 @@ static sx_code check_address(walk *w, const sx_item *item, const sx_lop_info *in
                          info->name, item->imm, (long long)item->imm2, w->kernel->lanes);
     }
     ok = ok && sx_add_i64(bytes.low, low, &bytes.low) && sx_add_i64(bytes.high, high, &bytes.high);
-    if (item->op == SX_LOP_PREFETCH) {
+    if (item->op == SX_LOP_PREFETCH || w->idle > 0) {
         return SX_OK; /* touches nothing */
     }
     if (!ok || bytes.low < 0 || bytes.high > buffer->size) {
@@ -268,6 +271,20 @@ static void forget_registers(walk *w, uint32_t first)
     }
 }
 
+/* What is written in a loop that may have no iterations is not written behind it. */
+static sx_code remember_registers(walk *w)
+{
+    for (uint32_t c = 0; c < 3; c++) {
+        bool *before = SX_NEW_ARRAY(w->cx, bool, w->count[c] + 1);
+        if (before == NULL) {
+            return w->cx->error.code;
+        }
+        memcpy(before, w->written[c], w->count[c] * sizeof(*before));
+        w->before[w->open][c] = before;
+    }
+    return SX_OK;
+}
+
 static sx_code check_loop(walk *w, const sx_item *item)
 {
     uint32_t variable = 3 + w->open;
@@ -278,11 +295,13 @@ static sx_code check_loop(walk *w, const sx_item *item)
         return WALK_FAIL(w, "loop over variable %u, expected %u below %u", item->dst, variable,
                          w->part->var_count);
     }
-    if (item->trip < 1 || item->trip > SX_EXTENT_MAX) {
+    if (item->trip < (item->any_trip ? 0 : 1) || item->trip > SX_EXTENT_MAX) {
         return WALK_FAIL(w, "trip count %lld, allowed 1 to %lld", (long long)item->trip,
                          (long long)SX_EXTENT_MAX);
     }
-    w->high[variable] = item->trip - 1;
+    w->high[variable] = sx_max_i64(item->trip, 1) - 1;
+    w->idle += item->trip == 0 ? 1 : 0;
+    SX_TRY(item->any_trip ? remember_registers(w) : SX_OK);
     w->open_item[w->open++] = w->at;
     if (w->part->scalar_count > 0) {
         forget_scalars(w, w->at);
@@ -302,9 +321,14 @@ static sx_code check_end(walk *w, const sx_item *item)
         return WALK_FAIL(w, "empty loop");
     }
     w->open--;
-    if (w->part->item[w->open_item[w->open]].warps) {
+    const sx_item *loop = &w->part->item[w->open_item[w->open]];
+    if (loop->warps) {
         forget_registers(w, w->open_item[w->open]);
     }
+    for (uint32_t c = 0; loop->any_trip && c < 3; c++) {
+        memcpy(w->written[c], w->before[w->open][c], w->count[c] * sizeof(bool));
+    }
+    w->idle -= loop->trip == 0 ? 1 : 0;
     if (item->dst != 3 + w->open) {
         return WALK_FAIL(w, "end of variable %u, expected %u", item->dst, 3 + w->open);
     }

@@ -88,6 +88,9 @@ typedef struct {
     int64_t imm2;
     /* Of a LOOP: how many iterations it has, at least 1. */
     int64_t trip;
+    /* Of a LOOP: in a program that is to serve other extents, too, it is there whatever they are, and may then have one
+     * iteration or none. Registers that are written in it are not read behind it, unless they are written before. */
+    bool any_trip;
     /* Of a LOOP: the warps of a block have an iteration each. Iterations take nothing from each other: no registers,
      * and no bytes that another one stores (check_warps.c). */
     bool warps;
@@ -97,13 +100,13 @@ typedef struct {
 typedef struct sx_tile sx_tile;
 
 /* A number of a program that comes when it is launched, as index[3 + slot] of the entry ABI below: what is added to the
- * offset of an address, or the coefficient of an address or the trip count of a loop, which is what the program has
- * where it was lowered (more than 1 for a loop, not 0 for a coefficient). Machine code alone knows them; checks,
- * interpreter and judge read the program as it was lowered for one value. */
-typedef enum { SX_COMES_OFFSET, SX_COMES_COEF, SX_COMES_TRIP } sx_comes_kind;
+ * offset of an address, or the coefficient of an address, the trip count of a loop or what a SOFF adds, which is what
+ * the program has where it was lowered (more than 1 for a loop unless it has `any_trip`, not 0 for a coefficient).
+ * Machine code alone knows them; checks, interpreter and judge read the program as it was lowered for one value. */
+typedef enum { SX_COMES_OFFSET, SX_COMES_COEF, SX_COMES_TRIP, SX_COMES_SOFF } sx_comes_kind;
 typedef struct {
     sx_comes_kind kind;
-    /* The number of the address, or of the LOOP item. */
+    /* The number of the address, or of the item: the LOOP, the SOFF whose immediate it is. */
     uint32_t at;
     /* Of a coefficient. */
     uint32_t variable;
@@ -200,6 +203,8 @@ sx_code sx_loop_end_part(sx_loop_builder *b);
 uint32_t sx_loop_open(sx_loop_builder *b, int64_t trip); /* the variable */
 /* The same over warps of the part, which has at least as many. */
 uint32_t sx_loop_open_warps(sx_loop_builder *b, int64_t trip);
+/* The same that may have any number of iterations, also none. */
+uint32_t sx_loop_open_any(sx_loop_builder *b, int64_t trip);
 void sx_loop_close(sx_loop_builder *b);
 uint32_t sx_loop_vector(sx_loop_builder *b); /* a fresh virtual register */
 /* One instruction; dst SX_NO_REG takes a fresh register of the result class. Returns the result register. */
@@ -267,6 +272,9 @@ uint32_t sx_loop_combine(sx_loop_builder *b, sx_reducer reducer, sx_dtype dtype,
 /* check.c: registers written before read, addresses inside buffers for all variable values, variables in
  * scope, nesting, limits; iterations over warps apart. */
 sx_code sx_kernel_check(sx_ctx *cx, const sx_kernel *kernel);
+/* settle.c: the program for the extents that it was lowered for: loops without iterations are left out, and the others
+ * have those that they have. */
+sx_code sx_kernel_settle(sx_ctx *cx, const sx_kernel *kernel, sx_kernel **settled);
 /* print.c, parse.c: text that reads back */
 sx_code sx_kernel_print(sx_ctx *cx, const sx_kernel *kernel, sx_buf *text);
 sx_code sx_kernel_parse(sx_ctx *cx, sx_span text, sx_kernel **kernel);

@@ -12,6 +12,11 @@
  * blocks of the outer loop(k/..): part of the numerics plan. The maximum starts at the lowest finite number,
  * so that rows whose first keys are all masked by -inf have weights 0 there; rows masked whole give NaN as the
  * definition does (sum 0).
+ *
+ * A program that is to serve other numbers of rows and keys, too (sx_analysis.steady), is the same but for numbers: it
+ * has code for whole blocks of keys and for a last one of any length, both in loops that may have no iterations. In the
+ * last block a remainder of a strip goes in pieces of 4, 2, 1 keys. That changes neither the order of a sum nor its
+ * addends.
  * Papers: Milakov, Gimelshein 2018; Dao 2022 (FlashAttention). */
 #include "core/loop/lower.h"
 
@@ -33,6 +38,7 @@ typedef struct {
     int64_t width; /* rows of a block: vectors of lanes */
     uint32_t vectors;
     int64_t block;   /* keys */
+    bool last;       /* in the block of any length of a steady program */
     sx_affine local; /* key inside its block */
     int64_t strip;   /* keys, and columns, of a register block */
     int64_t columns; /* of the running one */
@@ -131,12 +137,12 @@ static void from_vector(sx_lower *l, const online *o, uint32_t v)
 }
 
 /* ---- loops over keys and inner dimensions ---- */
-static bool open_keys(sx_lower *l, online *o, int64_t trip, int64_t step)
+static bool open_keys(sx_lower *l, online *o, int64_t trip, int64_t step, bool any)
 {
-    if (trip <= 1) {
+    if (trip <= 1 && !any) {
         return false;
     }
-    uint32_t v = sx_loop_open(&l->b, trip);
+    uint32_t v = any ? sx_loop_open_any(&l->b, trip) : sx_loop_open(&l->b, trip);
     l->at[o->keys].coef[v] = step;
     o->local.coef[v] = step;
     return true;
@@ -159,12 +165,35 @@ static void shift_key(sx_lower *l, online *o, int64_t by)
 
 typedef void (*online_body)(sx_lower *l, online *o, int64_t count);
 
+/* The same whatever the length is: what is left goes in pieces that are powers of two. */
+static void each_keys_of_any(sx_lower *l, online *o, int64_t length, int64_t step, online_body body)
+{
+    int64_t done = 0;
+    for (int64_t piece = step; piece > 0;) {
+        int64_t count = (length - done) / piece;
+        bool opened = open_keys(l, o, count, piece, true);
+        body(l, o, piece);
+        close_keys(l, o, opened);
+        shift_key(l, o, count * piece);
+        done += count * piece;
+        int64_t less = 1;
+        for (; 2 * less < piece; less *= 2) {
+        }
+        piece = piece > 1 ? less : 0;
+    }
+    shift_key(l, o, -done);
+}
+
 /* `body` for the keys of a block, `step` at a time and then what is left. */
 static void each_keys(sx_lower *l, online *o, int64_t length, int64_t step, online_body body)
 {
     int64_t whole = length / step;
+    if (o->last) {
+        each_keys_of_any(l, o, length, step, body);
+        return;
+    }
     if (whole > 0) {
-        bool opened = open_keys(l, o, whole, step);
+        bool opened = open_keys(l, o, whole, step, false);
         body(l, o, step);
         close_keys(l, o, opened);
     }
@@ -198,9 +227,12 @@ static void turn(sx_lower *l, const online *o, uint32_t argument, uint32_t dim,
         uint32_t row[SX_LOOP_LANES_MAX];
         for (uint32_t r = 0; r < l->lanes; r++) {
             int64_t at = (int64_t)v * l->lanes + r;
+            bool outside = at >= o->rows && !l->analysis->steady;
+            at = sx_min_i64(at,
+                            o->rows - 1); /* what lanes beyond the rows hold is nothing to them */
             shift(l, o->row, at);
             sx_addr from = sx_lower_arg_address(l, argument);
-            row[r] = at >= o->rows ? sx_loop_bits(&l->b, 0)
+            row[r] = outside ? sx_loop_bits(&l->b, 0)
                      : dtype == SX_BOOL /* turned as a byte */
                          ? sx_loop_access(&l->b, SX_LOP_LOAD, SX_MEM_U8, &from, SX_NO_REG,
                                           (uint32_t)count, 0)
@@ -588,14 +620,34 @@ static void leave_row(sx_lower *l, const online *o, const sx_affine *line)
 static void leave_rows(sx_lower *l, const online *o)
 {
     sx_affine line = {0};
-    bool opened = o->rows > 1;
+    bool any = l->analysis->steady && o->rows < o->width && o->row != SX_NO_DIM;
+    bool opened = o->rows > 1 || any;
     if (opened) {
-        uint32_t v = sx_loop_open(&l->b, o->rows);
+        uint32_t v = any ? sx_loop_open_any(&l->b, o->rows) : sx_loop_open(&l->b, o->rows);
         l->at[o->row].coef[v] = 1;
         line.coef[v] = 1;
     }
     leave_row(l, o, &line);
     sx_lower_close(l, o->row, opened);
+}
+
+/* Whole blocks of keys, and the last one, in a steady program. */
+static void emit_any_blocks(sx_lower *l, online *o, int64_t keys)
+{
+    int64_t blocks = keys / o->block, rest = keys % o->block;
+    bool opened = open_keys(l, o, blocks, o->block, true);
+    sx_affine local = {0};
+    o->local = local; /* inside of its block */
+    emit_block(l, o, o->block);
+    close_keys(l, o, opened);
+    shift(l, o->keys, blocks * o->block);
+    opened = open_keys(l, o, rest > 0 ? 1 : 0, 0, true);
+    o->local = local;
+    o->last = true;
+    emit_block(l, o, rest);
+    o->last = false;
+    close_keys(l, o, opened);
+    shift(l, o->keys, -blocks * o->block);
 }
 
 static void emit_point(sx_lower *l, int64_t length)
@@ -607,6 +659,10 @@ static void emit_point(sx_lower *l, int64_t length)
     o->vectors = (uint32_t)sx_ceil_div_i64(length, l->lanes);
     l->vector_dim = o->row;
     start(l, o);
+    if (l->analysis->steady && o->keys != SX_NO_DIM) {
+        emit_any_blocks(l, o, keys);
+        blocks = keys = 0;
+    }
     if (blocks > 0) {
         bool opened = o->keys != SX_NO_DIM && sx_lower_open(l, o->keys, blocks, o->block);
         emit_block(l, o, o->block);
@@ -689,7 +745,8 @@ static sx_code take_schedule(sx_lower *l, online *o)
     const sx_schedule *s = l->schedule;
     SX_TRY(sx_schedule_match(l->cx, s, form, SX_COUNT(form), l->kernel->name));
     int64_t keys = o->keys == SX_NO_DIM ? 1 : l->view.extent[o->keys];
-    o->block = sx_min_i64(sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0), keys);
+    o->block = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0);
+    o->block = l->analysis->steady ? o->block : sx_min_i64(o->block, keys);
     o->strip = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
     o->width = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
     int64_t vectors = o->width / l->lanes;
@@ -751,7 +808,8 @@ sx_code sx_lower_online(sx_lower *l)
         }
     }
     const int64_t *of = l->analysis->extent;
-    int64_t extent[3] = {o.block, of[SX_ROLE_SUM], of[SX_ROLE_INNER]};
+    int64_t keys = o.keys == SX_NO_DIM ? 1 : l->view.extent[o.keys];
+    int64_t extent[3] = {sx_min_i64(o.block, keys), of[SX_ROLE_SUM], of[SX_ROLE_INNER]};
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ONLINE, extent, SX_COUNT(extent));
     l->self = &o;
     return sx_lower_parts(l, outer, outer_count, 1, o.row, o.width, emit_point);

@@ -31,6 +31,11 @@ void sx_lower_close(sx_lower *l, uint32_t dim, bool opened)
     }
 }
 
+static bool is_steady(const sx_lower *l)
+{
+    return l->analysis != NULL && l->analysis->steady;
+}
+
 static cut plan_cut(const sx_lower *l, const uint32_t *outer, uint32_t outer_count, int64_t rows)
 {
     cut c = {.split = outer_count, .piece = 1, .own = SX_NO_DIM};
@@ -68,7 +73,8 @@ sx_code sx_lower_part(sx_lower *l, const sx_part_plan *plan, int64_t length, sx_
         const sx_grid_axis *axis = &plan->axis[k];
         if (axis->dim != SX_NO_DIM) {
             l->at[axis->dim].constant = axis->start;
-            l->at[axis->dim].coef[1 + k] = axis->count > 1 ? axis->step : 0;
+            bool moves = axis->count > 1 || is_steady(l);
+            l->at[axis->dim].coef[1 + k] = moves ? axis->step : 0;
         }
     }
     bool opened[SX_RANK_MAX] = {false};
@@ -101,7 +107,7 @@ sx_code sx_lower_parts(sx_lower *l, const uint32_t *outer, uint32_t outer_count,
     bool split = c.split < outer_count;
     int64_t whole = split ? l->view.extent[outer[c.split]] : 1;
     int64_t extent = inner == SX_NO_DIM ? 1 : l->view.extent[inner];
-    tile = tile <= 0 || tile > extent ? extent : tile;
+    tile = tile <= 0 || (tile > extent && !is_steady(l)) ? extent : tile;
     for (uint32_t variant = 0; variant < 4; variant++) {
         sx_part_plan plan = {.own = c.own};
         int64_t piece, length;

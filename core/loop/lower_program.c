@@ -137,13 +137,22 @@ static uint32_t index_value(sx_lower *l, uint32_t dim, sx_dtype dtype)
     uint32_t none = SX_NO_REG;
     bool across = d == l->vector_dim;
     bool wide = across && l->lane_step > 1;
-    uint32_t v = across ? sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none,
-                                     wide ? 0 : (uint32_t)at->constant, 0)
-                        : set_bits(l, (uint32_t)at->constant);
+    bool steady =
+        l->analysis
+            ->steady; /* the constant is a number of an instruction that may come at run time */
+    uint32_t first = wide || steady ? 0 : (uint32_t)at->constant;
+    uint32_t v = across ? sx_loop_op(&l->b, SX_LOP_IOTA, none, NULL, none, none, none, first, 0)
+                        : set_bits(l, first);
     if (wide) {
         uint32_t shift = (uint32_t)__builtin_ctzll((uint64_t)l->lane_step);
         v = sx_loop_op(&l->b, SX_LOP_SHL, none, NULL, v, none, none, shift, 0);
-        v = op3(l, SX_LOP_IADD, v, sx_loop_bits(&l->b, (uint64_t)at->constant), none);
+        v = steady ? v : op3(l, SX_LOP_IADD, v, sx_loop_bits(&l->b, (uint64_t)at->constant), none);
+    }
+    if (steady) {
+        uint32_t s = sx_loop_op(&l->b, SX_LOP_SVAR, none, NULL, none, none, none, 0, 0);
+        s = sx_loop_op(&l->b, SX_LOP_SMUL, none, NULL, s, none, none, 0, 0);
+        s = sx_loop_op(&l->b, SX_LOP_SOFF, none, NULL, s, none, none, 0, at->constant);
+        v = op3(l, SX_LOP_IADD, v, op3(l, SX_LOP_S2V, s, none, none), none);
     }
     for (uint32_t k = 0; k < SX_LOOP_VARS_MAX; k++) {
         if (at->coef[k] != 0) {

@@ -200,7 +200,7 @@ static void set_up(sx_gen *g, const sx_setup *setup)
 /* ---- loops ---- */
 static void open_loop(sx_gen *g, sx_gen_loop *loop, uint32_t index)
 {
-    if (loop->trip == 1) {
+    if (!sx_gen_is_loop(loop)) {
         return;
     }
     const sx_live *counter = &g->general.live[g->first_counter + index];
@@ -208,9 +208,15 @@ static void open_loop(sx_gen *g, sx_gen_loop *loop, uint32_t index)
     if (loop->trip_slot != 0) {
         load_number(g, loop->trip_slot);
         keep(g, counter, SX_RCX_SCRATCH);
+        reg = SX_RCX_SCRATCH;
     } else {
         move_imm(g, reg, loop->trip);
         keep(g, counter, reg);
+    }
+    if (loop->any_trip) {
+        loop->behind = sx_x64_label_make(g->as);
+        SX_X64_PUT(g->as, TEST, sx_x64_r64(reg), sx_x64_r64(reg));
+        SX_X64_PUT(g->as, JE, sx_x64_to(loop->behind));
     }
     if (loop->innermost) {
         sx_x64_align(g->as, 32);
@@ -262,7 +268,7 @@ static sx_code close_loop(sx_gen *g, const sx_gen_loop *loop, uint32_t index)
             add_to_live(g, stream_live(g, stream), g->stream[stream].coef[loop->variable]);
         }
     }
-    if (loop->trip > 1) {
+    if (sx_gen_is_loop(loop)) {
         const sx_live *counter = &g->general.live[g->first_counter + index];
         SX_X64_PUT(g->as, DEC,
                    counter->reg >= 0 ? sx_x64_r64((uint32_t)counter->reg) : sx_gen_slot(counter));
@@ -287,6 +293,9 @@ static sx_code close_loop(sx_gen *g, const sx_gen_loop *loop, uint32_t index)
             add_to_live(g, live, -whole);
         }
     }
+    if (loop->any_trip) { /* without iterations nothing has moved */
+        sx_x64_label_put(g->as, loop->behind);
+    }
     return SX_OK;
 }
 
@@ -309,8 +318,8 @@ static void load_scalar(sx_gen *g, const sx_item *item, uint32_t index)
     keep(g, live, reg);
 }
 
-/* rax = the operand; the result leaves in rax. */
-static void scalar_op(sx_gen *g, const sx_item *item)
+/* rax = the operand; the result leaves in rax. `slot`: in which the number comes that a SOFF adds; 0: in the item. */
+static void scalar_op(sx_gen *g, const sx_item *item, uint32_t slot)
 {
     sx_x64_arg rax = sx_x64_r64(SX_RAX_SCRATCH);
     sx_x64_arg rcx = sx_x64_r64(SX_RCX_SCRATCH);
@@ -324,7 +333,11 @@ static void scalar_op(sx_gen *g, const sx_item *item)
         keep(g, scalar_live(g, item->dst), SX_RAX_SCRATCH);
         return;
     }
-    move_imm(g, SX_RCX_SCRATCH, item->op == SX_LOP_SCLAMP ? item->imm2 - 1 : item->imm2);
+    if (slot != 0) {
+        load_number(g, slot);
+    } else {
+        move_imm(g, SX_RCX_SCRATCH, item->op == SX_LOP_SCLAMP ? item->imm2 - 1 : item->imm2);
+    }
     switch (item->op) {
     case SX_LOP_SOFF: SX_X64_PUT(g->as, ADD, rax, rcx); break;
     case SX_LOP_SMUL: SX_X64_PUT(g->as, IMUL, rax, rcx); break;
@@ -362,7 +375,7 @@ static void put_op(sx_gen *g, const sx_item *item, uint32_t index)
     case SX_LOP_SCLAMP:
     case SX_LOP_SADD:
     case SX_LOP_SOFF:
-    case SX_LOP_SMUL: scalar_op(g, item); break;
+    case SX_LOP_SMUL: scalar_op(g, item, g->item_slot[index]); break;
     default: sx_gen_vector_op(g, item, index); break;
     }
 }

@@ -52,12 +52,20 @@ typedef struct {
     int64_t trip;
     /* One more than the slot in which the trip count comes; 0: it is `trip`. */
     uint32_t trip_slot;
+    /* It is a loop however many iterations it has, which may be none. */
+    bool any_trip;
     /* The first of the streams that this loop advances, a number in `step` of sx_gen. */
     uint32_t first_step;
-    /* The label of its first instruction. */
-    uint32_t label;
+    /* The label of its first instruction, and that behind it of a loop that may have no iterations. */
+    uint32_t label, behind;
     bool innermost;
 } sx_gen_loop;
+
+/* Is there a counter and a jump back? */
+static inline bool sx_gen_is_loop(const sx_gen_loop *loop)
+{
+    return loop->trip > 1 || loop->any_trip;
+}
 
 /* A pointer that loops advance: buffer + base + sum of coefficient * variable, in bytes. Where `buffer` is
  * SX_STREAM_VALUE it is an integer, the sum alone. Slots are one more than those of sx_comes, and 0 where a number is
@@ -110,6 +118,8 @@ typedef struct {
     uint32_t loop_count;
     /* For each item the innermost loop around it; LOOP and END have their own. */
     uint32_t *item_loop;
+    /* [item] of a SOFF one more than the slot in which the number comes that it adds; 0: it is in the program. */
+    uint32_t *item_slot;
     sx_stream *stream;
     uint32_t stream_count, stream_capacity;
     /* For each OP item with an address, and each svar, its stream. */

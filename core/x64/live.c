@@ -16,7 +16,8 @@ static sx_code find_loops(sx_gen *g)
     const sx_part *part = g->part;
     g->item_loop = SX_NEW_ARRAY(g->cx, uint32_t, (size_t)part->item_count + 1);
     g->loop = SX_NEW_ARRAY(g->cx, sx_gen_loop, (size_t)part->item_count / 2 + 1);
-    if (g->item_loop == NULL || g->loop == NULL) {
+    g->item_slot = SX_NEW_ARRAY(g->cx, uint32_t, (size_t)part->item_count + 1);
+    if (g->item_loop == NULL || g->loop == NULL || g->item_slot == NULL) {
         return g->cx->error.code;
     }
     uint32_t open = SX_GEN_NONE;
@@ -32,6 +33,7 @@ static sx_code find_loops(sx_gen *g)
                                                    .depth = depth,
                                                    .variable = item->dst,
                                                    .trip = item->trip,
+                                                   .any_trip = item->any_trip,
                                                    .first_step = SX_GEN_NONE,
                                                    .innermost = true};
             open = g->loop_count++;
@@ -46,8 +48,12 @@ static sx_code find_loops(sx_gen *g)
     for (uint32_t k = 0; k < part->comes_count; k++) {
         const sx_comes *comes = &part->comes[k];
         if (comes->kind == SX_COMES_TRIP) {
-            SX_ASSERT(part->item[comes->at].kind == SX_ITEM_LOOP && part->item[comes->at].trip > 1);
+            const sx_item *item = &part->item[comes->at];
+            SX_ASSERT(item->kind == SX_ITEM_LOOP && (item->trip > 1 || item->any_trip));
             g->loop[g->item_loop[comes->at]].trip_slot = 1 + comes->slot;
+        } else if (comes->kind == SX_COMES_SOFF) {
+            SX_ASSERT(part->item[comes->at].op == SX_LOP_SOFF);
+            g->item_slot[comes->at] = 1 + comes->slot;
         }
     }
     return SX_OK;
@@ -235,7 +241,8 @@ static void find_slots(const sx_gen *g, uint32_t addr, sx_stream *stream)
 {
     for (uint32_t k = 0; k < g->part->comes_count; k++) {
         const sx_comes *comes = &g->part->comes[k];
-        if (comes->kind == SX_COMES_TRIP || comes->at != addr) {
+        bool item = comes->kind == SX_COMES_TRIP || comes->kind == SX_COMES_SOFF;
+        if (item || comes->at != addr) {
             continue;
         }
         SX_ASSERT(comes->slot < g->part->slot_count && comes->variable < SX_LOOP_VARS_MAX);
@@ -284,7 +291,7 @@ static sx_code find_streams(sx_gen *g)
 static sx_code add_steps(sx_gen *g, uint32_t stream, uint32_t item)
 {
     for (uint32_t l = g->item_loop[item]; l != SX_GEN_NONE; l = g->loop[l].parent) {
-        if (g->stream[stream].coef[g->loop[l].variable] == 0 || g->loop[l].trip == 1) {
+        if (g->stream[stream].coef[g->loop[l].variable] == 0 || !sx_gen_is_loop(&g->loop[l])) {
             continue;
         }
         uint32_t s = g->loop[l].first_step;
@@ -486,6 +493,18 @@ static bool emits_nothing(const sx_gen *g, const sx_item *item, uint32_t i)
     return g->constant_of[item->dst] != SX_GEN_NONE || g->fold_of[item->dst] == i;
 }
 
+/* The index is needed at the item, and so to the end of the loops around it. */
+static void note_index(const sx_gen *g, uint32_t loop, uint32_t item)
+{
+    sx_live *live = &g->general.live[SX_ARG_INDEX];
+    live->start = 0;
+    live->weight += use_weight(g, item);
+    stretch(live, position(item) + 1);
+    for (uint32_t k = loop; k != SX_GEN_NONE; k = g->loop[k].parent) {
+        stretch(live, position(g->loop[k].end) + 1);
+    }
+}
+
 /* The index is needed to the end of a loop whose numbers come with it, and so to the end of those around it. */
 static void note_slots(const sx_gen *g, uint32_t loop)
 {
@@ -495,12 +514,7 @@ static void note_slots(const sx_gen *g, uint32_t loop)
         comes = comes || g->stream[g->step[s].stream].coef_slot[l->variable] != 0;
     }
     if (comes) {
-        sx_live *live = &g->general.live[SX_ARG_INDEX];
-        live->start = 0;
-        live->weight += use_weight(g, l->end);
-        for (uint32_t k = loop; k != SX_GEN_NONE; k = g->loop[k].parent) {
-            stretch(live, position(g->loop[k].end) + 1);
-        }
+        note_index(g, loop, l->end);
     }
 }
 
@@ -518,7 +532,7 @@ static sx_code find_intervals(sx_gen *g)
         g->vector.live[i].weight *= 4; /* constants cost nothing in memory: they go first */
     }
     for (uint32_t l = 0; l < g->loop_count; l++) {
-        if (g->loop[l].trip > 1) {
+        if (sx_gen_is_loop(&g->loop[l])) {
             sx_live *live = &g->general.live[g->first_counter + l];
             live->start = 2 * g->loop[l].start;
             live->end = position(g->loop[l].end);
@@ -547,6 +561,11 @@ static sx_code find_intervals(sx_gen *g)
     }
     for (uint32_t l = 0; l < g->loop_count; l++) {
         note_slots(g, l);
+    }
+    for (uint32_t i = 0; i < g->part->item_count; i++) {
+        if (g->item_slot[i] != 0) {
+            note_index(g, g->item_loop[i], i);
+        }
     }
     return SX_OK;
 }

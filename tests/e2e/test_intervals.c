@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/runtime/cpu.h"
 #include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "tests/lib/compiled.h"
@@ -76,6 +77,35 @@ static const char moves[] = "sx 1\ngraph \"moves\" (batch in [1, 4096]) {\n"
                             "%3 = exponential(%2) : f32[batch, 24]\n"
                             "return %1 as \"y\", %3 as \"e\"\n}\n";
 
+/* Attention with as many queries as keys, over all of them, and over those up to the query. */
+static const char attention[] =
+    "sx 1\ngraph \"attention\" (batch in [1, 64], seq in [1, 4096]) {\n"
+    "%q = parameter {name = \"q\", weight = 0} : f32[batch, seq, 2, 24]\n"
+    "%k = parameter {name = \"k\", weight = 0} : f32[batch, seq, 2, 24]\n"
+    "%v = parameter {name = \"v\", weight = 0} : f32[batch, seq, 2, 20]\n"
+    "%0 = dot_general(%q, %k) {lhs_batch = [0, 2], rhs_batch = [0, 2], lhs_contract = [3], "
+    "rhs_contract = [3]} : f32[batch, 2, seq, seq]\n"
+    "%1 = softmax(%0) {axis = 3} : f32[batch, 2, seq, seq]\n"
+    "%2 = dot_general(%1, %v) {lhs_batch = [0, 1], rhs_batch = [0, 2], lhs_contract = [3], "
+    "rhs_contract = [1]} : f32[batch, 2, seq, 20]\n"
+    "return %2 as \"y\"\n}\n";
+static const char causal[] =
+    "sx 1\ngraph \"causal\" (batch in [1, 64], seq in [1, 4096]) {\n"
+    "%q = parameter {name = \"q\", weight = 0} : f32[batch, seq, 2, 24]\n"
+    "%k = parameter {name = \"k\", weight = 0} : f32[batch, seq, 2, 24]\n"
+    "%v = parameter {name = \"v\", weight = 0} : f32[batch, seq, 2, 20]\n"
+    "%0 = dot_general(%q, %k) {lhs_batch = [0, 2], rhs_batch = [0, 2], lhs_contract = [3], "
+    "rhs_contract = [3]} : f32[batch, 2, seq, seq]\n"
+    "%1 = iota {axis = 2} : i32[batch, 2, seq, seq]\n"
+    "%2 = iota {axis = 3} : i32[batch, 2, seq, seq]\n"
+    "%3 = compare(%1, %2) {direction = ge} : bool[batch, 2, seq, seq]\n"
+    "%4 = constant {data = -1e+30} : f32[batch, 2, seq, seq]\n"
+    "%5 = select(%3, %0, %4) : f32[batch, 2, seq, seq]\n"
+    "%6 = softmax(%5) {axis = 3} : f32[batch, 2, seq, seq]\n"
+    "%7 = dot_general(%6, %v) {lhs_batch = [0, 1], rhs_batch = [0, 2], lhs_contract = [3], "
+    "rhs_contract = [1]} : f32[batch, 2, seq, 20]\n"
+    "return %7 as \"y\"\n}\n";
+
 #define NAME(name_) .name = SX_SPAN_LITERAL(name_)
 
 static sx_ctx cx;
@@ -111,13 +141,12 @@ static sx_code compile(const sx_core_request *request, sx_buf *module)
     return code;
 }
 
-/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. `n` 0: there is
- * no such symbol. */
-static void run(sxr_program *program, int64_t batch, int64_t n, sx_buf *out)
+/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
+static void run(sxr_program *program, const sx_interval *symbol, uint32_t symbols,
+                const int64_t *value, sx_buf *out)
 {
-    ck_sx_ok(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("batch"), batch));
-    if (n > 0) {
-        ck_sx_ok(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("n"), n));
+    for (uint32_t k = 0; k < symbols; k++) {
+        ck_sx_ok(&cx, sxr_set_extent(&cx, program, symbol[k].name, value[k]));
     }
     const sx_module *module = sxr_module(program);
     for (uint32_t i = 0; i < module->tensor_count; i++) {
@@ -146,62 +175,70 @@ static void run(sxr_program *program, int64_t batch, int64_t n, sx_buf *out)
     }
 }
 
-static void run_alone(int64_t batch, int64_t n, sx_buf *out)
+/* The module for one value of each symbol. */
+static void compile_alone(sx_core_request *request, const sx_interval *interval, uint32_t intervals,
+                          const int64_t *value, sx_buf *module)
 {
-    const sx_binding alone[] = {{NAME("batch"), .value = batch}, {NAME("n"), .value = n}};
-    const sx_core_request request = request_of(alone, 2, NULL, 0);
-    sxr_program *program;
-    sx_buf bytes;
-    sx_buf_init(&bytes, (size_t)1 << 26);
-    ck_sx_ok(&cx, compile(&request, &bytes));
-    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
-    run(program, batch, n, out);
-    sxr_close(program);
-    sx_buf_fini(&bytes);
+    sx_binding binding[2];
+    for (uint32_t k = 0; k < intervals; k++) {
+        binding[k] = (sx_binding){interval[k].name, value[k]};
+    }
+    request->binding = binding;
+    request->binding_count = intervals;
+    request->interval_count = 0;
+    sx_buf_clear(module);
+    ck_sx_ok(&cx, compile(request, module));
 }
 
-/* The module for an interval of the batch, beside those for single values drawn from it. *bytes is its size, and
- * *alone that of the largest of the others. */
-static void compare(const char *program_text, sx_interval interval, uint32_t points,
-                    uint32_t variants, size_t *bytes, size_t *alone)
+/* The module for intervals of symbols, beside those for single values drawn from them: the ends first, all together.
+ * *bytes is its size, and *alone that of the largest of the others. */
+static void compare_all(const sx_core_request *all, uint32_t points, uint32_t variants,
+                        size_t *bytes, size_t *alone)
 {
     sx_rng rng = {sx_test_seed()};
-    sx_core_request request = request_of(NULL, 0, &interval, 1);
+    sx_core_request request = *all;
+    const sx_interval *interval = all->interval;
     sx_buf module, got, want;
     sx_buf_init(&module, (size_t)1 << 26);
     sx_buf_init(&got, (size_t)1 << 28);
     sx_buf_init(&want, (size_t)1 << 28);
-    request.ir = sx_span_of(program_text);
     ck_sx_ok(&cx, compile(&request, &module));
-    sxr_program *whole;
+    sxr_program *whole, *one;
     ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), NULL, &whole));
     ck_assert_uint_le(sxr_module(whole)->variant_count, variants);
     *bytes = module.len;
     *alone = 0;
     for (uint32_t i = 0; i < points; i++) {
-        uint64_t values = (uint64_t)(interval.high - interval.low + 1);
-        sx_binding value = {interval.name, interval.low + (int64_t)sx_rng_below(&rng, values)};
-        value.value = i == 0 ? interval.low : i == 1 ? interval.high : value.value;
-        request.binding = &value;
-        request.binding_count = 1;
-        request.interval_count = 0;
-        sx_buf_clear(&module);
-        ck_sx_ok(&cx, compile(&request, &module));
+        int64_t value[2] = {0};
+        for (uint32_t k = 0; k < all->interval_count; k++) {
+            uint64_t values = (uint64_t)(interval[k].high - interval[k].low + 1);
+            value[k] = interval[k].low + (int64_t)sx_rng_below(&rng, values);
+            value[k] = i < 4 ? ((i >> k & 1) == 0 ? interval[k].low : interval[k].high) : value[k];
+        }
+        compile_alone(&request, interval, all->interval_count, value, &module);
         *alone = module.len > *alone ? module.len : *alone;
-        sxr_program *one;
         ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), NULL, &one));
         sx_buf_clear(&got);
         sx_buf_clear(&want);
-        run(whole, value.value, 0, &got);
-        run(one, value.value, 0, &want);
-        ck_assert_msg(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)), "batch %d",
-                      (int)value.value);
+        run(whole, interval, all->interval_count, value, &got);
+        run(one, interval, all->interval_count, value, &want);
+        ck_assert_msg(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)), "%d, %d", (int)value[0],
+                      (int)value[1]);
         sxr_close(one);
     }
     sxr_close(whole);
     sx_buf_fini(&module);
     sx_buf_fini(&got);
     sx_buf_fini(&want);
+}
+
+/* The same for one interval of the batch, on AVX2. */
+static void compare(const char *program_text, sx_interval interval, uint32_t points,
+                    uint32_t variants, size_t *bytes, size_t *alone)
+{
+    sx_core_request request = request_of(NULL, 0, &interval, 1);
+    request.ir = sx_span_of(program_text);
+    compare_all(&request, points, variants, bytes, alone);
 }
 
 /* Few variants serve all of an interval, and the module is hardly larger than one for a value. */
@@ -262,6 +299,66 @@ START_TEST(test_cases_are_verified)
 }
 END_TEST
 
+/* Queries and keys follow the symbol: whole blocks of both, and what is left over of any length. */
+START_TEST(test_attention_has_cases)
+{
+    static const struct {
+        const char *text, *target;
+    } row[] = {{attention, "x86-64-v3"}, {causal, "x86-64-v3"}, {attention, "x86-64-v4"}};
+    const sx_interval interval[] = {{NAME("seq"), 1, 200}, {NAME("batch"), 3, 3}};
+    sx_core_request request = request_of(NULL, 0, interval, 2);
+    size_t bytes, alone;
+    request.ir = sx_span_of(row[_i].text);
+    request.target = sx_span_of(row[_i].target);
+    sxr_verify_options options = SXR_VERIFY_DEFAULT;
+    sx_buf module;
+    sx_buf_init(&module, (size_t)1 << 26);
+    ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &options, &module)); /* emulated if need be */
+    sx_buf_fini(&module);
+    if (sxr_cpu_machine() != NULL &&
+        (_i < 2 || sx_span_is(sx_span_of(sxr_cpu_machine()->name), "x86-64-v4"))) {
+        compare_all(&request, 24, 4, &bytes, &alone);
+    }
+}
+END_TEST
+
+/* The encoder of the tests with a symbol in the place of its 128 positions. */
+static const char *encoder_of_any_length(void)
+{
+    sx_buf fixed, any;
+    sx_buf_init(&fixed, SX_TEXT_BYTES_MAX);
+    sx_buf_init(&any, SX_TEXT_BYTES_MAX);
+    ck_sx_ok(&cx, sx_test_model_text(&cx, "encoder", &fixed));
+    sx_span from = sx_buf_span(&fixed);
+    for (size_t i = 0; i < from.len;) {
+        bool here = i > 0 && from.len - i > 4 && memcmp(from.ptr + i, "128", 3) == 0 &&
+                    memchr("[ ", from.ptr[i - 1], 2) != NULL && memchr(",]", from.ptr[i + 3], 2);
+        bool symbols = from.len - i > 2 && memcmp(from.ptr + i, ") {", 3) == 0 && any.len < 100;
+        sx_buf_put_text(&any, here ? "seq" : symbols ? ", seq in [1, 4096]" : "");
+        if (!here) {
+            sx_buf_put_u8(&any, from.ptr[i]);
+        }
+        i += here ? 3 : 1;
+    }
+    char *copy = sx_alloc(&cx, any.len + 1);
+    ck_assert_ptr_nonnull(copy);
+    memcpy(copy, any.ptr, any.len);
+    sx_buf_fini(&fixed);
+    sx_buf_fini(&any);
+    return copy;
+}
+
+START_TEST(test_encoder_along_its_positions)
+{
+    size_t bytes, alone;
+    const sx_interval interval[] = {{NAME("seq"), 1, 512}, {NAME("batch"), 4, 4}};
+    sx_core_request request = request_of(NULL, 0, interval, 2);
+    request.ir = sx_span_of(encoder_of_any_length());
+    compare_all(&request, 12, 8, &bytes, &alone);
+    ck_assert_msg(bytes <= 4 * alone, "%zu and %zu bytes", bytes, alone);
+}
+END_TEST
+
 START_TEST(test_encoder)
 {
     sx_buf encoder;
@@ -275,32 +372,14 @@ START_TEST(test_encoder)
 }
 END_TEST
 
-/* Every value of both intervals; where the values before were others, too. */
+/* A scatter of values of both intervals; where the values before were others, too. A copy of an input has no cases, so
+ * that each value of one symbol has a variant. */
 START_TEST(test_bits_are_those_of_single_values)
 {
-    sx_rng rng = {sx_test_seed()};
+    size_t bytes, alone;
     const sx_interval both[] = {{NAME("n"), 6, 8}, {NAME("batch"), 2, 9}};
     const sx_core_request request = request_of(NULL, 0, both, 2);
-    sx_buf bytes, got, want;
-    sx_buf_init(&bytes, (size_t)1 << 26);
-    sx_buf_init(&got, (size_t)1 << 26);
-    sx_buf_init(&want, (size_t)1 << 26);
-    ck_sx_ok(&cx, compile(&request, &bytes));
-    sxr_program *program;
-    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
-    for (uint32_t i = 0; i < 24; i++) {
-        int64_t batch = 2 + (int64_t)sx_rng_below(&rng, 8), n = 6 + (int64_t)sx_rng_below(&rng, 3);
-        sx_buf_clear(&got);
-        sx_buf_clear(&want);
-        run(program, batch, n, &got);
-        run_alone(batch, n, &want);
-        ck_assert_msg(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)), "batch %d, n %d",
-                      (int)batch, (int)n);
-    }
-    sxr_close(program);
-    sx_buf_fini(&bytes);
-    sx_buf_fini(&got);
-    sx_buf_fini(&want);
+    compare_all(&request, 24, 24, &bytes, &alone);
 }
 END_TEST
 
@@ -400,7 +479,7 @@ START_TEST(test_requests_that_are_refused)
         {{{NAME("batch"), 4, 5}, {NAME("batch"), 7, 9}}, 1, 2, SX_INPUT, "7..9 and another one"},
         {{{NAME("heads"), 4, 5}}, 2, 1, SX_INPUT, "symbol \"heads\" is unknown"},
         {{{NAME("batch"), 4, 5}}, 0, 1, SX_INPUT, "symbol \"n\" has no value"},
-        {{{NAME("n"), 1, 80}, {NAME("batch"), 1, 65}}, 0, 2, SX_LIMIT, "more than 64 variants"},
+        {{{NAME("n"), 1, 80}, {NAME("batch"), 1, 64}}, 0, 2, SX_LIMIT, "more than 64 variants"},
         {{{NAME("batch"), 1, 32}, {NAME("n"), 1, 3}},
          0,
          2,
@@ -434,7 +513,9 @@ int main(void)
     tcase_add_test(cases, test_moves_have_cases);
     tcase_add_test(cases, test_inner_dimensions_have_cases);
     tcase_add_test(cases, test_cases_are_verified);
+    tcase_add_loop_test(cases, test_attention_has_cases, 0, 3);
     tcase_add_test(cases, test_encoder);
+    tcase_add_test(cases, test_encoder_along_its_positions);
     tcase_add_test(cases, test_bits_are_those_of_single_values);
     tcase_add_test(cases, test_values_outside_are_refused);
     tcase_add_test(cases, test_interval_of_one_value);

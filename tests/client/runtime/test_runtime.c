@@ -272,10 +272,10 @@ START_TEST(test_cases_give_grids)
     rich r;
     begin(&r);
     r.tables.extents = 2;
-    const sx_module_case cases[] = {{0, 0, 2, 8, 2, 0, 0, 3},
-                                    {0, 0, 16, 16, 3, 1, 3, 3},
-                                    {0, 0, 32, 64, 32, 0, 6, 3},
-                                    {0, 0, 1, 32, 1, 0, 9, 3}};
+    const sx_module_case cases[] = {{0, 0, 0, 3, 0, SX_MODULE_NONE, 0, 2, 8, 2, 0},
+                                    {0, 0, 0, 3, 0, SX_MODULE_NONE, 3, 16, 16, 3, 1},
+                                    {0, 0, 0, 3, 0, SX_MODULE_NONE, 6, 32, 64, 32, 0},
+                                    {0, 0, 0, 3, 0, SX_MODULE_NONE, 9, 1, 32, 1, 0}};
     const sx_module_number number[] = {{0, 2},  {0, 2},  {2, 0},    {0, 3}, {0, 3}, {3, -42},
                                        {0, 32}, {0, 32}, {0, 2048}, {0, 1}, {0, 1}, {0, 5}};
     memcpy(r.tables.cases, cases, sizeof(cases));
