@@ -2,7 +2,7 @@
 _symplex_client() {
     local current="${COMP_WORDS[COMP_CWORD]}" words=""
     if [ "$COMP_CWORD" -eq 1 ]; then
-        words="compile run verify determinism explain optimize sharding grad prove egraph extract plot module ptx cache jobs search session status ping shutdown doctor targets ops rules worker version help"
+        words="compile tune run verify determinism explain optimize sharding grad prove egraph extract plot module ptx cache jobs search session status ping shutdown doctor targets ops rules worker version help"
         mapfile -t COMPREPLY < <(compgen -W "$words" -- "$current")
         return
     fi
@@ -38,7 +38,8 @@ _symplex_client() {
             "session ls") words="--help --json --socket" ;;
             "session show") words="--help --json --socket" ;;
             "targets show") words="--help --json --device" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler --times" ;;
+            "tune "*) words="--help --json --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --times" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --graph --steps --state-in --state-out --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "determinism "*) words="--help --json --random --fuel" ;;
