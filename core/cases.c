@@ -316,7 +316,7 @@ static uint32_t point_capacity(const sx_pipe_steady *steady)
 {
     int64_t many = steady->high[0] - steady->low[0] + 1;
     int64_t few = steady->symbol_count == 1 ? 0 : steady->high[1] - steady->low[1] + 1;
-    return (uint32_t)(many + (few == 0 ? 0 : 3 * many + 2 * few + 3072));
+    return (uint32_t)(many + (few == 0 ? 0 : 2 * many + 2 * few + 3072));
 }
 
 /* The points of one symbol, or where the second one has the value. */
@@ -339,7 +339,6 @@ static sx_code add_points(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
         return SX_OK;
     }
     SX_TRY(add_line(cx, pipe, s, schedule, low[1] + (high[1] - low[1]) / 2, c));
-    SX_TRY(add_line(cx, pipe, s, schedule, low[1] + 1, c)); /* so that all else lies between */
     SX_TRY(add_line(cx, pipe, s, schedule, low[1], c));
     for (int64_t other = low[1] + 1; other < high[1]; other++) {
         SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{low[0], other}}, c));

@@ -22,9 +22,6 @@ typedef struct {
     int64_t *key;
     uint32_t *point;
     uint32_t count;
-    /* Some point with the value has no part, though the other symbol's value would let it; where two symbols say which
-     * points have it. NULL: no value without a point that has it lets one. */
-    bool *absent;
     /* Products that there are, by value; NULL: each value of the axis has a point. */
     const bool *there;
     int64_t high;
@@ -60,7 +57,6 @@ typedef struct {
     run run[PERIOD_MAX];
     uint32_t part;
     sx_pipe_cases *cases;
-    uint32_t case_first; /* of this part */
     sx_points *wanted;
 } fitting;
 
@@ -220,8 +216,7 @@ static sx_code put_run(fitting *f, const axis *a, uint32_t index, const run *r)
     return SX_OK;
 }
 
-/* Is there a product that has no point yet, and of which none is asked for? */
-static bool is_open(const fitting *f, const axis *a, int64_t value)
+static bool is_wanted(const fitting *f, const axis *a, int64_t value)
 {
     bool known = value <= 0 || value > a->high || !a->there[value] ||
                  (value >= a->key[0] && a->key[find_place(a, value)] == value);
@@ -231,63 +226,36 @@ static bool is_open(const fitting *f, const axis *a, int64_t value)
     return !known;
 }
 
-/* Has the point the part, as far as is known by now? */
-static bool should_have_part(const fitting *f, const sx_pipe_point *p)
-{
-    bool all = true;
-    for (uint32_t g = 0; g < f->group_count && all; g++) {
-        bool holds = false;
-        for (uint32_t k = f->case_first; k < f->cases->count && f->group[g].presence; k++) {
-            const sx_module_case *row = &f->cases->row[k];
-            holds = holds ||
-                    (row->group == g && sx_module_case_holds(row, key_of(p, f->group[g].axis)));
-        }
-        all = !f->group[g].presence || holds;
-    }
-    return all;
-}
-
-/* A point with this product; for numbers one that has the part. */
-static bool find_factors(const fitting *f, const group *g, int64_t value, sx_pipe_point *p)
+/* Asks for a product between two values of a class, if there is one: the next one to the middle. */
+static void want_between(fitting *f, const axis *a, int64_t period, int64_t low, int64_t high)
 {
     const sx_pipe_steady *steady = f->steady;
-    bool found = false;
-    for (int64_t x = sx_min_i64(steady->high[0], value); x >= steady->low[0] && !found; x--) {
-        bool inside = value % x == 0 && value / x >= steady->low[1] && value / x <= steady->high[1];
-        *p = (sx_pipe_point){{x, value / x}};
-        found = inside && (g->presence || should_have_part(f, p));
-    }
-    return found;
-}
-
-/* Asks for a product between two values of a class, if there is one: the next one to the middle. */
-static void want_between(fitting *f, const group *g, int64_t low, int64_t high)
-{
-    const axis *a = &f->axis[g->axis];
     if (a->there == NULL || f->wanted->count == f->wanted->capacity) {
         return;
     }
-    int64_t period = g->period, middle = low + (high - low) / 2 / period * period;
+    int64_t middle = low + (high - low) / 2 / period * period;
     for (int64_t by = 0; by <= high - low; by += period) {
         for (int64_t sign = -1; sign <= 1; sign += 2) {
             int64_t value = middle + sign * by;
-            sx_pipe_point p;
-            if (value > low && value < high && is_open(f, a, value) &&
-                find_factors(f, g, value, &p)) {
-                f->wanted->at[f->wanted->count++] = p;
-                return;
+            if (value <= low || value >= high || !is_wanted(f, a, value)) {
+                continue;
             }
+            int64_t x = sx_min_i64(steady->high[0], value);
+            while (value % x != 0 || value / x < steady->low[1] || value / x > steady->high[1]) {
+                x--;
+            }
+            f->wanted->at[f->wanted->count++] = (sx_pipe_point){{x, value / x}};
+            return;
         }
     }
 }
 
 /* What lies between a run and the one before it in its class, or below the first. */
-static void want_before(fitting *f, const group *g, const run *r, uint32_t place)
+static void want_before(fitting *f, const axis *a, int64_t period, const run *r, uint32_t place)
 {
-    const axis *a = &f->axis[g->axis];
-    int64_t key = a->key[place], period = g->period;
+    int64_t key = a->key[place];
     int64_t low = r->behind == NO_POINT ? key % period - period : a->key[r->behind];
-    want_between(f, g, low, key);
+    want_between(f, a, period, low, key);
 }
 
 static sx_code end_runs(fitting *f, uint32_t index)
@@ -298,7 +266,7 @@ static sx_code end_runs(fitting *f, uint32_t index)
         run *r = &f->run[k];
         if (r->behind != NO_POINT) {
             int64_t key = a->key[r->behind];
-            want_between(f, g, key,
+            want_between(f, a, g->period, key,
                          key + (sx_max_i64(a->high - key, 0) / g->period + 1) * g->period);
         }
         SX_TRY(r->first != NO_POINT ? put_run(f, a, index, r) : SX_OK);
@@ -321,12 +289,12 @@ static sx_code walk_runs(fitting *f, uint32_t index, bool put, uint32_t most, ui
         run *r = &f->run[a->key[k] % g->period];
         bool part = a->point[k] != NO_POINT;
         bool goes = part && r->first != NO_POINT && goes_on(f, a, g, r, k);
-        if (!part && (!g->presence || (a->absent != NULL && !a->absent[k]))) {
-            continue; /* nothing is known */
+        if (!part && !g->presence) {
+            continue;
         }
         bool changes = !goes && (part || r->first != NO_POINT);
         if (put && (changes || r->behind == NO_POINT)) {
-            want_before(f, g, r, k);
+            want_before(f, a, g->period, r, k);
         }
         if (!goes && r->first != NO_POINT) {
             SX_TRY(put ? put_run(f, a, index, r) : SX_OK);
@@ -400,19 +368,6 @@ static bool tells_presence(const fitting *f, uint32_t set)
     return tells;
 }
 
-/* For which values of a symbol there is no part, whatever the other one is. */
-static sx_code find_absent(fitting *f, uint32_t which)
-{
-    axis *a = &f->axis[which];
-    a->absent = SX_NEW_ARRAY(f->cx, bool, a->count);
-    for (uint32_t i = 0; i < f->points->count && a->absent != NULL; i++) {
-        if (!has_part(f, i) && find_point(f, 1 - which, i) != NO_POINT) {
-            a->absent[find_place(a, key_of(&f->points->at[i], which))] = true;
-        }
-    }
-    return f->cx->error.code;
-}
-
 static sx_code put_presence(fitting *f)
 {
     static const uint32_t sets[] = {1, 2, 4, 3};
@@ -425,9 +380,6 @@ static sx_code put_presence(fitting *f)
         return SX_FAIL(f->cx, SX_UNIMPLEMENTED, "a part that is there for values of both symbols");
     }
     f->presence = set;
-    for (uint32_t k = 0; k < 2 && set == 3; k++) {
-        SX_TRY(find_absent(f, k));
-    }
     for (uint32_t k = 0; k < f->axis_count; k++) {
         if ((set >> k & 1) != 0) {
             group g = {.axis = k, .period = 1, .presence = true};
@@ -526,7 +478,6 @@ sx_code sx_curves_put(sx_ctx *cx, const sx_pipe_steady *steady, const sx_points 
                    .axis_count = steady->symbol_count == 1 ? 1 : AXES,
                    .part = part,
                    .cases = cases,
-                   .case_first = cases->count,
                    .wanted = wanted};
     SX_TRY(take_numbers(f, curves));
     for (uint32_t k = 0; k < f->axis_count; k++) {

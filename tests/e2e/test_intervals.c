@@ -149,8 +149,6 @@ static void run(sxr_program *program, const sx_interval *symbol, uint32_t symbol
         ck_sx_ok(&cx, sxr_set_extent(&cx, program, symbol[k].name, value[k]));
     }
     const sx_module *module = sxr_module(program);
-    sx_arena outer = cx.arena; /* the tensors are given up with the run */
-    sx_arena_init(&cx.arena, (size_t)1 << 30);
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         sx_module_tensor tensor = module->tensor[i];
         if (tensor.place > SX_TENSOR_OUTPUT) {
@@ -175,8 +173,6 @@ static void run(sxr_program *program, const sx_interval *symbol, uint32_t symbol
             sx_buf_put(out, sxr_memory(program, i), (size_t)sxr_size(program, i));
         }
     }
-    sx_arena_fini(&cx.arena);
-    cx.arena = outer;
 }
 
 /* The module for one value of each symbol. */
@@ -352,23 +348,6 @@ static const char *encoder_of_any_length(void)
     return copy;
 }
 
-/* Bytes of its weights, which a client writes into the module. */
-#define ENCODER_WEIGHTS ((size_t)3161088)
-
-/* Batch and positions together: 40 points of the two. */
-START_TEST(test_encoder_of_both)
-{
-    size_t bytes, alone;
-    const sx_interval interval[] = {{NAME("batch"), 1, 64}, {NAME("seq"), 1, 512}};
-    sx_core_request request = request_of(NULL, 0, interval, 2);
-    request.ir = sx_span_of(encoder_of_any_length());
-    compare_all(&request, 40, 8, &bytes, &alone);
-    bytes += ENCODER_WEIGHTS;
-    alone += ENCODER_WEIGHTS;
-    ck_assert_msg(bytes <= 4 * alone, "%zu and %zu bytes", bytes, alone);
-}
-END_TEST
-
 START_TEST(test_encoder_along_its_positions)
 {
     size_t bytes, alone;
@@ -537,7 +516,6 @@ int main(void)
     tcase_add_loop_test(cases, test_attention_has_cases, 0, 3);
     tcase_add_test(cases, test_encoder);
     tcase_add_test(cases, test_encoder_along_its_positions);
-    tcase_add_test(cases, test_encoder_of_both);
     tcase_add_test(cases, test_bits_are_those_of_single_values);
     tcase_add_test(cases, test_values_outside_are_refused);
     tcase_add_test(cases, test_interval_of_one_value);
