@@ -182,10 +182,43 @@ static uint32_t fold_not(const sx_algebra *g, uint32_t x)
     return t->kind == SX_TERM_OP && t->op == SX_LOP_MNOT ? t->child[0] : 0;
 }
 
+/* Between which values an integer lies wherever it is asked for. *known false: anything. */
+static void range_of(sx_algebra *g, uint32_t term, int64_t *low, int64_t *high, bool *known)
+{
+    uint64_t bits;
+    sx_lin lin;
+    if (g->term[term].kind == SX_TERM_INT) {
+        sx_lin_get(g, g->term[term].form, &lin);
+        *known = sx_lin_range(g, &lin, low, high);
+    } else {
+        *known = is_constant(g, term, &bits);
+        *low = *high = *known ? lane_int(g, bits) : 0;
+    }
+}
+
+/* A comparison of positions that is true for all of them, or for none. */
+static uint32_t fold_positions(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
+{
+    int64_t low[2], high[2];
+    bool known[2];
+    if ((imm != SX_GT && imm != SX_EQ) ||
+        (g->term[x].kind != SX_TERM_INT && g->term[y].kind != SX_TERM_INT)) {
+        return 0;
+    }
+    range_of(g, x, &low[0], &high[0], &known[0]);
+    range_of(g, y, &low[1], &high[1], &known[1]);
+    if (!known[0] || !known[1]) {
+        return 0;
+    }
+    bool never = imm == SX_GT ? high[0] <= low[1] : high[0] < low[1] || low[0] > high[1];
+    bool always = imm == SX_GT && low[0] > high[1];
+    return never || always ? sx_term_constant(g, always) : 0;
+}
+
 static uint32_t fold_compare(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
 {
     if (!is_byte_above_zero(g, imm, x, y)) {
-        return 0;
+        return fold_positions(g, imm, x, y);
     }
     uint32_t zero = sx_term_op(g, SX_LOP_ICMP, SX_EQ, x, y, 0);
     return sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);

@@ -139,8 +139,8 @@ def worker(said):
 
 
 def job(build, kind=0, flags=0, extents=0, program=b"", target=b"", behind=b"", program_size=None, tool=0):
-    head = struct.pack("=64sIIIIQQQQQQQQQQ", build.encode()[:63], kind, flags, extents, tool,
-                       len(program) if program_size is None else program_size, len(target), 0, 0, 0, 0, 0, 0, 0, 0)
+    head = struct.pack("=64sIIIIQQQQQQQQQQQ", build.encode()[:63], kind, flags, extents, tool,
+                       len(program) if program_size is None else program_size, len(target), *(0,) * 9)
     return head + program + target + behind
 
 

@@ -180,7 +180,8 @@ START_TEST(test_embedding)
 }
 END_TEST
 
-/* Positions in a product of 64 bits, whose upper halves are nothing: of each lane of a short row, and of a loop. */
+/* Positions in a product of 64 bits, whose upper halves are nothing, and in a comparison that is true for the first one
+ * alone: of each lane of a short row, and of a loop. */
 START_TEST(test_positions)
 {
     static const int extents[] = {5, 64, 1000};
@@ -190,7 +191,8 @@ START_TEST(test_positions)
             text, sizeof(text),
             "sx 1\ngraph \"places\" () {\n%%x = parameter {name = \"x\", weight = 0} : i64[%d]\n"
             "%%y = fused(%%x) {type = i64[%d], body = {args = [[1]], code = [arg 0 : i64, imm 4, "
-            "index 0, multiply 2 1, add 0 3, multiply 4 2]}} : i64[%d]\nreturn %%y as \"y\"\n}\n",
+            "index 0, multiply 2 1, add 0 3, multiply 4 2, imm 0 : i64, compare ge 6 2 : bool, "
+            "select 7 5 0]}} : i64[%d]\nreturn %%y as \"y\"\n}\n",
             extents[e], extents[e], extents[e]);
         compile(sx_span_of(text), _i == 0 ? "x86-64-v3" : "x86-64-v4", "positions");
     }

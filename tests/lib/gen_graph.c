@@ -780,7 +780,14 @@ static void reverse_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to, uint
 
 static void renumber(sx_dim *dim, const uint32_t *image)
 {
-    if (!sx_dim_is_constant(*dim) && dim->scale != 0) {
+    sx_dim factor[2];
+    if (sx_dim_factors(*dim, factor)) { /* a stride */
+        int64_t scale = dim->scale;
+        factor[0].symbol = image[factor[0].symbol];
+        factor[1].symbol = image[factor[1].symbol];
+        ck_assert(sx_dim_product(factor[0], factor[1], dim));
+        dim->scale = scale;
+    } else if (!sx_dim_is_constant(*dim) && dim->scale != 0) {
         dim->symbol = image[dim->symbol];
     }
 }
