@@ -5,7 +5,7 @@
 #   install-deps.sh             everything: building, testing, sanitizers, fuzzing
 #   install-deps.sh programs    only what building the programs needs
 #   install-deps.sh python      only the Python packages of the tests
-#   install-deps.sh frameworks  PyTorch for tests/frameworks, into build/frameworks: 2 to 3 GB to download, 5 GB there
+#   install-deps.sh frameworks  PyTorch for tests/frameworks, into build/frameworks: 2 to 3 GB to download, 6 GB there
 #
 # No CUDA: it is looked for when a program runs.
 set -euo pipefail

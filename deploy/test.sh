@@ -92,7 +92,7 @@ run_frameworks() {
         reason="SX_FRAMEWORKS=0"
     else
         [ -x build/frameworks/bin/python3 ] || echo "PyTorch with its libraries: 2 to 3 GB to download into" \
-            "build/frameworks, 5 GB there; SX_FRAMEWORKS=0 leaves it and its tests out"
+            "build/frameworks, 6 GB there; SX_FRAMEWORKS=0 leaves it and its tests out"
         ./deploy/install-deps.sh frameworks || reason="PyTorch could not be installed, see above"
     fi
     if [ -z "$reason" ]; then

@@ -21,7 +21,7 @@
 /* A launch that all threads together finish in less may be faster alone. Waking a worker that sleeps takes 5 to 50 us,
  * and longest in virtual machines. */
 #define SHORT_NS UINT64_C(50000)
-#define TRIES 8u /* of a launch that is repeated, half of them alone */
+#define TRIES 8u /* of a launch that is repeated; where it is short, every second one is alone */
 
 typedef struct {
     sxr_pool *pool;
@@ -202,7 +202,7 @@ static uint64_t now_ns(void)
 /* Runs a launch one way or the other, and remembers how long it took at best. */
 static void try_launch(sxr_pool *pool, sxr_pool_habit *habit, sxr_pool_task task, void *self)
 {
-    bool alone = habit->tries % 2 == 1;
+    bool alone = habit->tries++ % 2 == 1 && habit->together_ns < SHORT_NS;
     uint64_t *best = alone ? &habit->alone_ns : &habit->together_ns;
     uint64_t start = now_ns();
     if (alone) {
@@ -212,7 +212,6 @@ static void try_launch(sxr_pool *pool, sxr_pool_habit *habit, sxr_pool_task task
     }
     uint64_t ns = now_ns() - start;
     *best = ns < *best ? ns : *best;
-    habit->tries = habit->together_ns < SHORT_NS ? habit->tries + 1 : TRIES;
 }
 
 void sxr_pool_repeat(sxr_pool *pool, sxr_pool_habit *habit, sxr_pool_task task, void *self,

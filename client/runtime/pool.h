@@ -28,8 +28,8 @@ typedef struct {
     uint64_t alone_ns, together_ns;
     uint32_t tries;
 } sxr_pool_habit;
-/* The same, by the caller alone where that is known to be faster. Tries both up to four times each, unless all
- * threads together take long. */
+/* The same, by the caller alone where that is known to be faster. Of the first eight times every second one is alone,
+ * unless all threads together never took less than 50 us so far. */
 void sxr_pool_repeat(sxr_pool *pool, sxr_pool_habit *habit, sxr_pool_task task, void *self,
                      int64_t points);
 #endif
