@@ -144,6 +144,8 @@ typedef struct {
     sx_ctx *cx;
     /* A lane has 8 bytes, and not 4. */
     bool wide;
+    /* Comparisons of positions are decided by the ranges of variables (sx_term_settle). */
+    bool settles;
     /* The proof has failed, and why, for people. */
     bool refused;
     char why[160];
@@ -243,6 +245,10 @@ uint32_t sx_term_hole(sx_algebra *g, uint32_t number, uint32_t lane_form);
  * chains as runs. */
 uint32_t sx_term_op(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z);
 uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x);
+/* The term with its operations made once more, where comparisons of positions that are true for all values of the
+ * variables in scope, or for none, are decided: it has the same value for all of them. For a last comparison: the
+ * result goes into no other term. */
+uint32_t sx_term_settle(sx_algebra *g, uint32_t term);
 
 void sx_subst_begin(sx_algebra *g, sx_subst *s);
 void sx_subst_var(sx_subst *s, uint32_t variable, uint32_t form);

@@ -218,7 +218,7 @@ static uint32_t fold_positions(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t
 static uint32_t fold_compare(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
 {
     if (!is_byte_above_zero(g, imm, x, y)) {
-        return fold_positions(g, imm, x, y);
+        return g->settles ? fold_positions(g, imm, x, y) : 0;
     }
     uint32_t zero = sx_term_op(g, SX_LOP_ICMP, SX_EQ, x, y, 0);
     return sx_term_op(g, SX_LOP_MNOT, 0, zero, 0, 0);
@@ -375,4 +375,29 @@ uint32_t sx_term_op_imm2(sx_algebra *g, sx_lop op, int64_t imm2, uint32_t x)
     key.form = sx_form_constant(g, imm2);
     /* a zero immediate has the form of none: the operation tells them apart, and no other uses it */
     return sx_term_put(g, &key);
+}
+
+#define SETTLED_MAX 4096u /* operations that are made again */
+static uint32_t settled(sx_algebra *g, uint32_t term, uint32_t *left)
+{
+    sx_term t = g->term[term];
+    bool plain = t.kind == SX_TERM_OP && !t.holes && !t.acc && !t.state && !t.recur && t.form == 0;
+    if (!plain || *left == 0 || g->refused) {
+        return term;
+    }
+    --*left;
+    uint32_t child[3];
+    for (uint32_t k = 0; k < 3; k++) {
+        child[k] = t.child[k] != 0 ? settled(g, t.child[k], left) : 0;
+    }
+    return sx_term_op(g, (sx_lop)t.op, t.imm, child[0], child[1], child[2]);
+}
+
+uint32_t sx_term_settle(sx_algebra *g, uint32_t term)
+{
+    uint32_t left = SETTLED_MAX;
+    g->settles = true;
+    uint32_t made = settled(g, term, &left);
+    g->settles = false;
+    return made;
 }

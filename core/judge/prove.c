@@ -336,7 +336,8 @@ void sx_prove_values(sx_judge *j, sx_prove_value expected, void *self)
     for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
         sx_prove_ranges(g, &j->made[i].record, SX_VAR_STORE);
         j->expected = expected(self, &j->made[i]);
-        if (j->expected != j->made[i].record.value) {
+        uint32_t made = j->made[i].record.value;
+        if (j->expected != made && sx_term_settle(g, j->expected) != sx_term_settle(g, made)) {
             (void)sx_refuse(g, "store record %u of %u holds another value than it must", i,
                             j->live.count);
         }
