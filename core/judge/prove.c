@@ -336,8 +336,12 @@ void sx_prove_values(sx_judge *j, sx_prove_value expected, void *self)
     for (uint32_t i = 0; i < j->live.count && !g->refused; i++) {
         sx_prove_ranges(g, &j->made[i].record, SX_VAR_STORE);
         j->expected = expected(self, &j->made[i]);
-        uint32_t made = j->made[i].record.value;
-        if (j->expected != made && sx_term_settle(g, j->expected) != sx_term_settle(g, made)) {
+        uint32_t wanted = j->expected, made = j->made[i].record.value;
+        if (wanted != made) {
+            wanted = sx_term_settle(g, wanted);
+            made = sx_term_settle(g, made);
+        }
+        if (wanted != made) {
             (void)sx_refuse(g, "store record %u of %u holds another value than it must", i,
                             j->live.count);
         }
