@@ -158,8 +158,8 @@ static void mark_type(const sx_type *type, bool *used)
 {
     for (uint32_t d = 0; d < type->rank; d++) {
         if (!sx_dim_is_constant(type->dim[d])) {
-            sx_dim factor[2];
-            bool both = sx_dim_factors(type->dim[d], factor); /* strides of a fused node come as a type */
+            sx_dim factor[2]; /* strides of a fused node come as a type */
+            bool both = sx_dim_factors(type->dim[d], factor);
             used[both ? factor[0].symbol : type->dim[d].symbol] = true;
             used[both ? factor[1].symbol : type->dim[d].symbol] = true;
         }
