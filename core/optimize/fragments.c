@@ -87,8 +87,9 @@ static sx_code try_all(finder *f, uint32_t number)
         }
         sx_code code = piece->roll != NULL ? meet_wired(f, number, f->stored[i].bytes, fragment)
                                            : meet_leaf(f, number, f->stored[i].bytes, fragment);
-        if (code == SX_CORRUPT || code == SX_ABSENT) {
-            fragment->met = false;
+        if (code != SX_OK && code != SX_NOMEM && code != SX_CANCELLED) {
+            fragment->met =
+                false; /* whatever is wrong with it, the program can be optimised without it */
             code = refuse(f, i);
         }
         SX_TRY(code);

@@ -331,11 +331,20 @@ static sx_code certify(meeter *m, const uint32_t *stored_node)
     return code;
 }
 
-/* The extraction; taken before classes unite any further, as the choice is of these. */
+/* The extraction; taken before classes unite any further, as the choice is of these. Loading has looked at each
+ * chosen node alone; that together they are a program is found out here. */
 static sx_code extract_stored(meeter *m, sx_graph **stored, uint32_t **stored_node)
 {
-    sx_code code = sx_choice_graph(m->cx, &m->graph->t, m->interface, m->graph->root,
-                                   m->graph->choice, true, stored, stored_node);
+    const sx_library_graph *graph = m->graph;
+    sx_walker walker;
+    uint64_t total;
+    SX_TRY(sx_walker_init(m->cx, &graph->t.eg, &walker));
+    if (!sx_walker_run(&walker, &graph->t.eg, NULL, graph->root, m->interface->output_count,
+                       graph->choice, &total)) {
+        return SX_FAIL(m->cx, SX_CORRUPT, "stored choice: it has a cycle or a hole");
+    }
+    sx_code code = sx_choice_graph(m->cx, &graph->t, m->interface, graph->root, graph->choice, true,
+                                   stored, stored_node);
     if (code != SX_OK && code != SX_NOMEM) {
         m->cx->error.code = SX_CORRUPT;
         return SX_CORRUPT;

@@ -339,36 +339,94 @@ START_TEST(test_forged)
 }
 END_TEST
 
-/* Words of a stored program altered, checksums made good: refused, not met, or met with a right answer. */
-START_TEST(test_altered)
+/* What comes of a stored program that was altered is right, whether it is refused, not met, or met. */
+static bool is_refused(uint8_t *bytes, size_t len)
 {
-    sx_rng rng = {sx_test_seed()};
-    sx_span stored = stored_graph(layer);
-    uint32_t refused = 0;
+    sx_test_reseal(bytes, len);
+    sx_core_candidate candidate = {.egraph = {bytes, len}};
+    sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
+    sx_ctx kept = cx;
+    sx_ctx_init(&cx, (size_t)1 << 29);
+    check_equal(commuted, optimized(commuted, &library));
+    sx_ctx_fini(&cx);
+    cx = kept;
+    return library.refused != 0;
+}
+
+static uint8_t *aligned_copy(sx_span stored)
+{
     uint8_t *bytes = sx_alloc(&cx, stored.len + 64);
     bytes += 64 - (uintptr_t)bytes % 64;
+    memcpy(bytes, stored.ptr, stored.len);
+    return bytes;
+}
+
+/* Words altered at random, checksums made good. */
+static uint32_t refused_of(uint64_t seed, uint32_t trials)
+{
+    sx_rng rng = {seed};
+    sx_span stored = stored_graph(layer);
+    uint32_t refused = 0;
+    uint8_t *bytes = aligned_copy(stored);
     sx_snapshot_header h;
     memcpy(&h, stored.ptr, sizeof(h));
-    for (uint32_t trial = 0; trial < 150; trial++) {
+    for (uint32_t trial = 0; trial < trials; trial++) {
         memcpy(bytes, stored.ptr, stored.len);
         sx_snapshot_section s;
         uint32_t row = (uint32_t)sx_rng_below(&rng, h.section_count);
         memcpy(&s, bytes + sizeof(h) + row * sizeof(s), sizeof(s));
-        size_t at = (size_t)s.offset + sx_rng_below(&rng, s.size / 4 + 1) / 1 * 4;
+        size_t at = (size_t)s.offset + sx_rng_below(&rng, s.size / 4 + 1) * 4;
         at = at + 4 <= stored.len ? at : 0;
         uint32_t word = (uint32_t)sx_rng_below(&rng, 70) - (trial % 4 == 0 ? 8u : 0u);
         memcpy(bytes + at, &word, sizeof(word));
-        sx_test_reseal(bytes, stored.len);
-        sx_core_candidate candidate = {.egraph = {bytes, stored.len}};
-        sx_core_library library = {.candidate = &candidate, .candidate_count = 1};
-        sx_ctx kept = cx;
-        sx_ctx_init(&cx, (size_t)1 << 29);
-        check_equal(commuted, optimized(commuted, &library));
-        refused += library.refused != 0 ? 1 : 0;
-        sx_ctx_fini(&cx);
-        cx = kept;
+        refused += is_refused(bytes, stored.len) ? 1 : 0;
     }
-    ck_assert_uint_gt(refused, 20);
+    return refused;
+}
+
+START_TEST(test_altered)
+{
+    ck_assert_uint_gt(refused_of(sx_test_seed(), 150), 20);
+}
+END_TEST
+
+/* Seeds that have found something: a choice with a hole in it. */
+START_TEST(test_altered_known)
+{
+    static const uint64_t seed[] = {UINT64_C(1795548464961601)};
+    ck_assert_uint_gt(refused_of(seed[_i], 150), 20);
+}
+END_TEST
+
+static sx_snapshot_section section_of_kind(sx_span stored, uint32_t kind)
+{
+    sx_snapshot_header h;
+    sx_snapshot_section s = {0};
+    memcpy(&h, stored.ptr, sizeof(h));
+    for (uint32_t i = 0; i < h.section_count && (i == 0 || s.kind != kind); i++) {
+        memcpy(&s, stored.ptr + sizeof(h) + i * sizeof(s), sizeof(s));
+    }
+    ck_assert_uint_eq(s.kind, kind);
+    return s;
+}
+
+/* Each class in turn without the node that was chosen for it; what needs the class is no program any more. */
+START_TEST(test_holes)
+{
+    sx_span stored = stored_graph(layer);
+    sx_snapshot_section s = section_of_kind(stored, SX_SNAPSHOT_CHOICE);
+    uint8_t *bytes = aligned_copy(stored);
+    uint32_t count = (uint32_t)(s.size / sizeof(sx_snapshot_choice));
+    uint32_t refused = 0;
+    ck_assert_uint_gt(count, 1);
+    for (uint32_t i = 0; i < count; i++) {
+        memcpy(bytes, stored.ptr, stored.len);
+        uint8_t *row = bytes + s.offset;
+        memcpy(row + i * sizeof(sx_snapshot_choice),
+               row + (i + 1) % count * sizeof(sx_snapshot_choice), sizeof(sx_snapshot_choice));
+        refused += is_refused(bytes, stored.len) ? 1 : 0;
+    }
+    ck_assert_uint_gt(refused, 0);
 }
 END_TEST
 
@@ -384,7 +442,13 @@ int main(void)
     tcase_add_test(tc, test_state);
     tcase_add_test(tc, test_twin);
     tcase_add_test(tc, test_forged);
+    suite_add_tcase(suite, tc);
+    tc = tcase_create("altered");
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 400);
     tcase_add_test(tc, test_altered);
+    tcase_add_loop_test(tc, test_altered_known, 0, 1);
+    tcase_add_test(tc, test_holes);
     suite_add_tcase(suite, tc);
     return sx_test_main(suite);
 }
