@@ -10,13 +10,14 @@
 
 static uint64_t seed;
 
-/* Until `most` programs are tried, or one breaks it. */
+/* Until `most` programs are tried and some point of theirs could be judged, or one breaks it. */
 static void try_rule_range(const sx_rule *rule, const habit *h, sx_rule_range range, uint32_t most,
                            range_verdict *v)
 {
     sx_rng rng = {seed ^ sx_hash64(sx_span_of(rule->name), 2)};
     memset(v, 0, sizeof(*v));
-    for (uint32_t i = 0; i < RANGE_ATTEMPTS && v->programs < most && v->broken == 0; i++) {
+    for (uint32_t i = 0;
+         i < RANGE_ATTEMPTS && (v->programs < most || v->judged == 0) && v->broken == 0; i++) {
         range_attempt(&rng, rule, h, range, v);
     }
 }
