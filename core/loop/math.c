@@ -60,7 +60,7 @@ static uint32_t clamp(sx_loop_builder *b, uint32_t x, float low, float high)
     return bin(b, SX_LOP_MIN, sx_loop_set(b, high), x);
 }
 
-/* 2^i for the int32 lanes of i in [-126, 127]. */
+/* 2^i for the int32 lanes of i in [-126, 127], and 0 of -127. */
 static uint32_t power_of_two(sx_loop_builder *b, uint32_t i)
 {
     uint32_t one = bits(b, 0x3f800000u); // 1.0f
@@ -68,12 +68,13 @@ static uint32_t power_of_two(sx_loop_builder *b, uint32_t i)
 }
 
 /* e^x = 2^n e^r, n = round(x / ln 2), |r| <= ln 2 / 2. The factor 2^n is applied in two halves, so that one
- * rounding makes subnormal results and overflow gives infinity. */
+ * rounding makes subnormal results and overflow gives infinity. Below -175.7, as where a mask stands, both halves are
+ * 0: a product that underflows would cost the processor ten times the rest of the sequence. */
 static uint32_t make_exp(sx_loop_builder *b, uint32_t x)
 {
     static const float q[] = {0.49999994f, 0.1666652f, 0.041668408f, 0.008368899f, 0.0013814219f};
     const uint32_t magic = 0x4b400000u; // 1.5 * 2^23: the sum has n in its low bits
-    x = clamp(b, x, -104.0f, 89.0f);
+    x = clamp(b, x, -176.0f, 89.0f);
     uint32_t shifted = bits(b, magic);
     uint32_t t = tri(b, SX_LOP_FMA, x, sx_loop_set(b, 0x1.715476p+0f), shifted);
     uint32_t n = bin(b, SX_LOP_SUB, t, bits(b, magic));
@@ -257,7 +258,7 @@ static uint32_t exp2_product(sx_loop_builder *b, uint32_t y, pair log)
     uint32_t size = bin(b, SX_LOP_AND, q, bits(b, 0x7fffffffu));
     uint32_t inside = compare(b, size, sx_loop_set(b, 160.0f), SX_LT);
     low = tri(b, SX_LOP_BLEND, inside, low, sx_loop_set(b, 0.0f));
-    q = clamp(b, q, -160.0f, 130.0f);
+    q = clamp(b, q, -254.0f, 130.0f);
     uint32_t t = bin(b, SX_LOP_ADD, q, bits(b, magic));
     uint32_t f = bin(b, SX_LOP_SUB, q, bin(b, SX_LOP_SUB, t, bits(b, magic)));
     f = bin(b, SX_LOP_ADD, f, low);
