@@ -405,6 +405,7 @@ static sx_code perform(sx_ctx *cx, const sxc_source *source, const sx_core_reque
         }
     }
     if (c.connection == NULL) {
+        full.measured = full.measured.len > 0 ? full.measured : options->measured;
         code = compile_local(&c, optimize);
     }
     sxc_disconnect(c.connection);

@@ -18,6 +18,8 @@ typedef struct {
     sxc_daemon_mode daemon;
     /* Compile again and replace what is stored. */
     bool refresh;
+    /* Measured rows for a compilation in process whose request brings none: a daemon has its own. */
+    sx_span measured;
     /* Is called once for each thing to say, such as "no daemon at ..., compiling in process"; may be NULL. */
     void (*message)(void *self, const char *text);
     /* Is called as the work goes on; may be NULL. */

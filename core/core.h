@@ -146,6 +146,9 @@ typedef struct {
  *            name; SX_QUOTA out of fuel; SX_NOMEM; SX_COMPILE no schedule of a kernel could be used, with the
  *            reason for the last one */
 sx_code sx_core_compile(sx_ctx *cx, const sx_core_request *request, sx_image *image);
+/* The rows of what was measured on this kind of machine among those of the text (core/search/measured.h), in cx's
+ * arena, for request->measured. */
+sx_code sx_core_measured_here(sx_ctx *cx, sx_span text, const char *machine, sx_span *here);
 /* Runs level 1 only, which chooses the program. The module then has no kernels; it holds the optimised program, the
  * report and the certificate. With the objective "pareto" it also holds every program that was found for which no
  * other is better in both time and peak memory. They are sorted by time, and the optimised program is one of them. */

@@ -4,7 +4,13 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/core.h"
 #include "core/cost/cost.h"
+
+sx_code sx_core_measured_here(sx_ctx *cx, sx_span text, const char *machine, sx_span *here)
+{
+    return sx_measured_here(cx, text, machine, here);
+}
 
 static sx_code lower(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                      const sx_schedule *schedule, bool *there, uint64_t *numerics)

@@ -37,10 +37,28 @@ static const char *assembler_name(void)
     return assembler.identity.name;
 }
 
-/* In the parent of the workers, so that each of them knows it. */
+/* ---- the kind of machine ---- */
+static struct {
+    pthread_once_t once;
+    char word[SXR_IDENTITY_MAX];
+} machine = {.once = PTHREAD_ONCE_INIT};
+
+static void identify_machine(void)
+{
+    sxr_identity(machine.word);
+}
+
+static const char *core_machine(void)
+{
+    (void)pthread_once(&machine.once, identify_machine);
+    return machine.word;
+}
+
+/* In the parent of the workers, so that each of them knows both. */
 static void core_prepare(void)
 {
     (void)assembler_name();
+    (void)core_machine();
 }
 
 /* The assembler's process lives under the limits of its worker. It alone has the library, whose size would count
@@ -219,6 +237,18 @@ static sx_code read_intervals(sx_ctx *cx, const sx_pair *pair, sx_core_request *
     return SX_OK;
 }
 
+/* Rows that the daemon kept. Those of another machine, and a text that is none, are no reason to refuse a request that
+ * did not ask for them: nothing is used of them. */
+static sx_code read_kept(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
+{
+    if (pair->kind != SX_VALUE_TEXT ||
+        sx_core_measured_here(cx, pair->text, core_machine(), &request->measured) != SX_OK) {
+        sx_ctx_reset_error(cx);
+        request->measured = (sx_span){NULL, 0};
+    }
+    return SX_OK;
+}
+
 static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *request)
 {
     if (sx_span_is(pair->name, "no_reassociate")) {
@@ -272,6 +302,9 @@ static sx_code read_option(sx_ctx *cx, const sx_pair *pair, sx_core_request *req
         }
         request->measured = pair->text;
         return SX_OK;
+    }
+    if (sx_span_is(pair->name, SX_CORE_KEPT_OPTION)) {
+        return read_kept(cx, pair, request);
     }
     if (sx_span_is(pair->name, "objective")) {
         if (pair->kind != SX_VALUE_TEXT) {
@@ -449,6 +482,7 @@ const sxd_backend sxd_backend_core = {
     .merge = core_merge,
     .prepare = core_prepare,
     .start = core_start,
+    .machine = core_machine,
     .check = core_check,
     .seal = sx_trust_seal,
 };

@@ -312,7 +312,8 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     SX_TRY(output_path(cli, ".sxm", path));
     SX_TRY(sxc_read_request(cli, &request, &options));
     SX_TRY(read_assembler(cli, &request));
-    SX_TRY(sxc_measured_read(cli, &request.measured));
+    SX_TRY(
+        sxc_measured_read(cli, sxc_given(cli, SXC_TIMES) ? &request.measured : &options.measured));
     sx_buf module, with;
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);

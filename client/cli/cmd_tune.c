@@ -10,13 +10,15 @@
 #include "client/cli/cmd_module.h"
 #include "client/cli/measured.h"
 #include "client/cli/program.h"
-#include "client/record.h"
+#include "client/runtime/cpu.h"
 #include "client/runtime/runtime.h"
+#include "client/tune/paired.h"
 #include "client/tune/tune.h"
 #include "client/verify/verify.h"
 
 #define RUNS_USUAL 24
 #define RUNS_MAX 1000
+#define PAIRS_EACH 2 /* of runs that decide for each run that only proposes */
 #define SEED 1
 
 /* A module that takes part, and what its runs took. */
@@ -34,9 +36,12 @@ typedef struct {
     uint64_t kernel;
     uint32_t number;
     double model_ns, best_ns;
+    double ratio; /* the smallest of those of pairs, where all schedules took turns */
     uint32_t tried;
     sx_schedule best;
-    bool moved;
+    bool moved;             /* another schedule than that of the model seemed faster */
+    sxt_comparison compare; /* moved: in turns with that of the model alone */
+    bool certain;
 } outcome;
 
 typedef struct {
@@ -46,12 +51,14 @@ typedef struct {
     sxc_source source;
     const sx_device *device;
     uint32_t runs;
+    char machine[SX_MEASURED_MACHINE_MAX];
     char date[SX_MEASURED_DATE + 1];
     entrant *entrant;
     uint32_t entrants;
     outcome *row;
     uint32_t rows;
     sx_measured found;
+    sxc_measured_place place;
     double model_ns, tuned_ns; /* of whole runs, in turns */
 } session;
 
@@ -113,8 +120,8 @@ static sx_code enter(session *s, const sx_measured *measured)
     }
     SX_TRY(bind(s, e->program));
     SX_TRY(sxt_kernels(cx, module, &e->kernel, &e->kernel_count));
-    e->ns = SX_NEW_ARRAY(cx, double, s->runs *(module->kernel_count + 1));
-    e->whole = SX_NEW_ARRAY(cx, double, s->runs);
+    e->ns = SX_NEW_ARRAY(cx, double, s->runs *PAIRS_EACH *(module->kernel_count + 1));
+    e->whole = SX_NEW_ARRAY(cx, double, (size_t)s->runs *PAIRS_EACH);
     return e->ns != NULL && e->whole != NULL ? SX_OK : cx->error.code;
 }
 
@@ -148,14 +155,14 @@ static sx_code quartile(sx_ctx *cx, const double *number, uint32_t count, uint64
     return SX_OK;
 }
 
-/* One run; `at` RUNS_MAX: it is not timed. A whole run is all its launches: on a GPU no copies of inputs and outputs.
- * */
+/* One run; `at` RUNS_MAX * PAIRS_EACH: it is not timed. A whole run is all its launches: on a GPU no copies of inputs
+ * and outputs. */
 static sx_code run_once(session *s, entrant *e, uint64_t *launch_ns, uint32_t at)
 {
     const sx_module *module = sxr_module(e->program);
     memset(launch_ns, 0, (size_t)module->launch_count * sizeof(*launch_ns));
     SX_TRY(sxr_run(s->cli->cx, e->program, launch_ns));
-    if (at >= s->runs) {
+    if (at >= RUNS_MAX * PAIRS_EACH) {
         return SX_OK;
     }
     e->whole[at] = 0;
@@ -166,28 +173,36 @@ static sx_code run_once(session *s, entrant *e, uint64_t *launch_ns, uint32_t at
     return SX_OK;
 }
 
-/* All entrants take turns, each with a run that is not timed first: threads of the one before have gone to sleep
- * then. */
-static sx_code race(session *s)
+/* All entrants take turns, forwards and backwards, each with a run that is not timed first: threads of the one before
+ * have gone to sleep then. */
+static sx_code race(session *s, uint32_t runs)
 {
     uint64_t launches = 0;
     for (uint32_t i = 0; i < s->entrants; i++) {
         const sx_module *module = sxr_module(s->entrant[i].program);
         launches = module->launch_count > launches ? module->launch_count : launches;
-        memset(s->entrant[i].ns, 0, s->runs * module->kernel_count * sizeof(double));
+        memset(s->entrant[i].ns, 0, runs * module->kernel_count * sizeof(double));
     }
     uint64_t *launch_ns = SX_NEW_ARRAY(s->cli->cx, uint64_t, launches + 1);
     SX_TRY(launch_ns != NULL ? SX_OK : s->cli->cx->error.code);
-    for (uint32_t run = 0; run < s->runs; run++) {
+    for (uint32_t run = 0; run < runs; run++) {
         for (uint32_t i = 0; i < s->entrants; i++) {
-            SX_TRY(run_once(s, &s->entrant[i], launch_ns, RUNS_MAX));
-            SX_TRY(run_once(s, &s->entrant[i], launch_ns, run));
+            entrant *e = &s->entrant[run % 2 == 0 ? i : s->entrants - 1 - i];
+            SX_TRY(run_once(s, e, launch_ns, RUNS_MAX * PAIRS_EACH));
+            SX_TRY(run_once(s, e, launch_ns, run));
         }
     }
     return SX_OK;
 }
 
 /* ---- candidates ---- */
+static void sign(const session *s, sx_measured_row *row)
+{
+    (void)snprintf(row->machine, sizeof(row->machine), "%s", s->machine);
+    (void)snprintf(row->device, sizeof(row->device), "%s", s->device->name);
+    memcpy(row->date, s->date, sizeof(row->date));
+}
+
 /* Rows that ask for offer number `offer` of each kernel. */
 static sx_code offer_rows(session *s, const entrant *base, uint32_t offer, sx_measured *rows,
                           bool *any)
@@ -201,9 +216,9 @@ static sx_code offer_rows(session *s, const entrant *base, uint32_t offer, sx_me
             sx_schedule_equal(&kernel->offered[offer], &kernel->own)) {
             continue;
         }
-        (void)snprintf(row.device, sizeof(row.device), "%s", s->device->name);
-        memcpy(row.date, s->date, sizeof(row.date));
+        row.best = true;
         row.schedule = kernel->offered[offer];
+        sign(s, &row);
         SX_TRY(sx_measured_put(s->cli->cx, rows, &row));
         *any = true;
     }
@@ -220,6 +235,28 @@ static outcome *outcome_of(session *s, uint64_t kernel)
     return NULL;
 }
 
+static const sxt_kernel *kernel_of(const entrant *e, uint64_t kernel)
+{
+    for (uint32_t k = 0; k < e->kernel_count; k++) {
+        if (e->kernel[k].kernel == kernel) {
+            return &e->kernel[k];
+        }
+    }
+    return NULL;
+}
+
+/* Kernel k of an entrant against that of the model, run by run. */
+static sx_code compare(session *s, const entrant *e, const sxt_kernel *kernel, uint32_t runs,
+                       sxt_comparison *c)
+{
+    const entrant *model = &s->entrant[0];
+    const sxt_kernel *other = kernel_of(model, kernel->kernel);
+    SX_ASSERT(other != NULL);
+    return sxt_compare(s->cli->cx, e->ns + kernel->number, sxr_module(e->program)->kernel_count,
+                       model->ns + other->number, sxr_module(model->program)->kernel_count, runs,
+                       c);
+}
+
 /* What the kernels of an entrant took: rows, and the best so far. The first one is that of the model. */
 static sx_code take_times(session *s, const entrant *e, bool model)
 {
@@ -231,22 +268,29 @@ static sx_code take_times(session *s, const entrant *e, bool model)
         SX_TRY(quartile(s->cli->cx, e->ns + kernel->number, s->runs, kernels, &row.ns));
         row.ns = row.ns < 1 ? 1 : row.ns;
         row.schedule = kernel->own;
-        (void)snprintf(row.device, sizeof(row.device), "%s", s->device->name);
-        memcpy(row.date, s->date, sizeof(row.date));
+        sign(s, &row);
         if (of == NULL && model) {
             s->row[s->rows++] = (outcome){.kernel = kernel->kernel,
                                           .number = kernel->number,
                                           .model_ns = row.ns,
                                           .best_ns = row.ns,
+                                          .ratio = 1,
                                           .tried = 1,
                                           .best = kernel->own};
-        } else if (of == NULL || sx_schedule_equal(&row.schedule, &e[0].kernel[k].offered[0])) {
+        } else if (of == NULL ||
+                   sx_schedule_equal(&row.schedule,
+                                     &kernel_of(&s->entrant[0], kernel->kernel)->own)) {
             continue; /* the model's own, which the first entrant has */
         } else {
+            sxt_comparison c;
+            SX_TRY(compare(s, e, kernel, s->runs, &c));
             of->tried++;
-            of->moved = of->moved || row.ns < of->best_ns;
-            of->best = row.ns < of->best_ns ? row.schedule : of->best;
-            of->best_ns = row.ns < of->best_ns ? row.ns : of->best_ns;
+            if (c.ratio < of->ratio) {
+                of->moved = true;
+                of->best = row.schedule;
+                of->best_ns = row.ns;
+                of->ratio = c.ratio;
+            }
         }
         SX_TRY(sx_measured_put(s->cli->cx, &s->found, &row));
     }
@@ -265,7 +309,7 @@ static sx_code try_offers(session *s)
         SX_TRY(offer_rows(s, &s->entrant[0], offer, &rows, &any));
         SX_TRY(any ? enter(s, &rows) : SX_OK);
     }
-    SX_TRY(race(s));
+    SX_TRY(race(s, s->runs));
     for (uint32_t i = 0; i < s->entrants; i++) {
         SX_TRY(take_times(s, &s->entrant[i], i == 0));
     }
@@ -275,29 +319,76 @@ static sx_code try_offers(session *s)
     return SX_OK;
 }
 
-/* The module of the fastest rows against that of the model, in turns; *kept: it is the faster one. */
+/* Rows of what is to change: of all that seemed faster, or of those where that is certain. */
+static sx_code change_rows(session *s, bool certain, sx_measured *rows)
+{
+    *rows = (sx_measured){.count = 0};
+    for (uint32_t i = 0; i < s->rows; i++) {
+        const outcome *o = &s->row[i];
+        sx_measured_row row = {
+            .kernel = o->kernel, .runs = s->runs, .ns = o->best_ns, .best = true};
+        row.schedule = o->best;
+        sign(s, &row);
+        SX_TRY(o->moved && (o->certain || !certain) ? sx_measured_put(s->cli->cx, rows, &row)
+                                                    : SX_OK);
+    }
+    return SX_OK;
+}
+
+/* The module of these rows runs in turns with that of the model. */
+static sx_code against_model(session *s, const sx_measured *rows, sxt_comparison *whole)
+{
+    if (s->entrants > 1) {
+        leave(&s->entrant[--s->entrants]);
+    }
+    SX_TRY(enter(s, rows));
+    SX_TRY(race(s, s->runs * PAIRS_EACH));
+    SX_TRY(quartile(s->cli->cx, s->entrant[0].whole, s->runs * PAIRS_EACH, 1, &s->model_ns));
+    SX_TRY(quartile(s->cli->cx, s->entrant[1].whole, s->runs * PAIRS_EACH, 1, &s->tuned_ns));
+    return sxt_compare(s->cli->cx, s->entrant[1].whole, 1, s->entrant[0].whole, 1,
+                       s->runs * PAIRS_EACH, whole);
+}
+
+/* What seemed faster among many runs once more against that of the model: which of it certainly is, and is the whole
+ * not slower with it? *kept: so it is, and s->found says so. */
 static sx_code confirm(session *s, bool *kept)
 {
+    sx_measured rows;
+    sxt_comparison whole;
     *kept = false;
-    for (uint32_t i = 0; i < s->rows; i++) {
-        *kept = *kept || s->row[i].moved;
-    }
-    if (!*kept) {
+    SX_TRY(change_rows(s, false, &rows));
+    if (rows.count == 0) {
         return quartile(s->cli->cx, s->entrant[0].whole, s->runs, 1, &s->model_ns);
     }
-    SX_TRY(enter(s, &s->found));
-    SX_TRY(race(s));
-    SX_TRY(quartile(s->cli->cx, s->entrant[0].whole, s->runs, 1, &s->model_ns));
-    SX_TRY(quartile(s->cli->cx, s->entrant[1].whole, s->runs, 1, &s->tuned_ns));
-    *kept = s->tuned_ns <= s->model_ns;
+    SX_TRY(against_model(s, &rows, &whole));
+    const entrant *tuned = &s->entrant[1];
+    uint32_t certain = 0;
+    for (uint32_t i = 0; i < s->rows; i++) {
+        outcome *o = &s->row[i];
+        const sxt_kernel *kernel = kernel_of(tuned, o->kernel);
+        if (o->moved && kernel != NULL && sx_schedule_equal(&kernel->own, &o->best)) {
+            SX_TRY(compare(s, tuned, kernel, s->runs * PAIRS_EACH, &o->compare));
+            o->certain = o->compare.chance <= SXT_CHANCE_MAX;
+            certain += o->certain ? 1 : 0;
+        }
+    }
+    if (certain == 0) {
+        return SX_OK;
+    }
+    SX_TRY(change_rows(s, true, &rows));
+    SX_TRY(certain < s->rows ? against_model(s, &rows, &whole) : SX_OK);
+    *kept = whole.ratio <= 1;
+    for (uint32_t i = 0; i < rows.count && *kept; i++) {
+        SX_TRY(sx_measured_put(s->cli->cx, &s->found, &rows.row[i]));
+    }
     return SX_OK;
 }
 
 /* ---- what is said ---- */
-static void put_text(const session *s, bool kept, const char *path, sx_buf *out)
+static void put_text(const session *s, bool kept, sx_buf *out)
 {
     sxc_table table;
-    sxc_table_init(&table, s->cli->cx, ">KERNEL|>MODEL US|>BEST US|>RATIO|>TRIED|SCHEDULE");
+    sxc_table_init(&table, s->cli->cx, ">KERNEL|>MODEL US|>BEST US|>RATIO|>WINS|>TRIED|SCHEDULE");
     for (uint32_t i = 0; i < s->rows; i++) {
         const outcome *o = &s->row[i];
         sx_buf text;
@@ -306,10 +397,11 @@ static void put_text(const session *s, bool kept, const char *path, sx_buf *out)
         sxc_table_put(&table, "%u", o->number);
         sxc_table_put(&table, "%.1f", o->model_ns / 1e3);
         sxc_table_put(&table, "%.1f", o->best_ns / 1e3);
-        sxc_table_put(&table, "%.2f", o->best_ns / o->model_ns);
+        sxc_table_put(&table, "%.2f", o->compare.pairs > 0 ? o->compare.ratio : o->ratio);
+        sxc_table_put(&table, "%u/%u", o->compare.wins, o->compare.pairs);
         sxc_table_put(&table, "%u", o->tried);
-        sxc_table_put_span(&table,
-                           o->moved ? sx_buf_span(&text) : SX_SPAN_LITERAL("as the model has it"));
+        sxc_table_put_span(&table, o->certain ? sx_buf_span(&text)
+                                              : SX_SPAN_LITERAL("as the model has it"));
         sx_buf_fini(&text);
     }
     (void)sxc_table_print(&table, out);
@@ -319,16 +411,19 @@ static void put_text(const session *s, bool kept, const char *path, sx_buf *out)
                      s->tuned_ns / s->model_ns);
     }
     sx_buf_put_text(out, "\n");
+    sx_buf_print(out, "%u times are kept in %s; ", s->found.count, s->place.name);
     if (kept) {
-        sx_buf_print(out, "kept in %s: compile uses it on %s\n", path, s->device->name);
+        sx_buf_print(out, "compile uses the schedules above on %s of this machine (%s)\n",
+                     s->device->name, s->machine);
     } else {
-        sx_buf_put_text(out, "nothing is kept: the model's choice was not slower\n");
+        sx_buf_put_text(out, "nothing changes: no other schedule was certainly faster\n");
     }
 }
 
-static void put_json(const session *s, bool kept, const char *path, sx_buf *json)
+static void put_json(const session *s, bool kept, sx_buf *json)
 {
     sxc_json_begin(json, "tune");
+    sxc_json_text(json, "machine", sx_span_of(s->machine));
     sxc_json_text(json, "device", sx_span_of(s->device->name));
     sxc_json_int(json, "runs", s->runs);
     sxc_json_open(json, "kernels", '[');
@@ -345,7 +440,9 @@ static void put_json(const session *s, bool kept, const char *path, sx_buf *json
         sxc_json_int(json, "model_ns", (int64_t)o->model_ns);
         sxc_json_int(json, "best_ns", (int64_t)o->best_ns);
         sxc_json_int(json, "tried", o->tried);
-        sxc_json_bool(json, "moved", o->moved);
+        sxc_json_int(json, "wins", o->compare.wins);
+        sxc_json_int(json, "pairs", o->compare.pairs);
+        sxc_json_bool(json, "certain", o->certain);
         sxc_json_text(json, "schedule", sx_buf_span(&text));
         sxc_json_close(json, '}');
         sx_buf_fini(&text);
@@ -354,11 +451,20 @@ static void put_json(const session *s, bool kept, const char *path, sx_buf *json
     sxc_json_int(json, "model_run_ns", (int64_t)s->model_ns);
     sxc_json_int(json, "tuned_run_ns", (int64_t)s->tuned_ns);
     sxc_json_bool(json, "kept", kept);
-    sxc_json_text(json, "file", sx_span_of(kept ? path : ""));
+    sxc_json_int(json, "rows", s->found.count);
+    sxc_json_text(json, "place", sx_span_of(s->place.name));
+    sxc_json_bool(json, "daemon", s->place.daemon != NULL);
     sxc_json_end(json);
 }
 
 /* ---- the whole ---- */
+static uint64_t now_us(void)
+{
+    struct timespec now;
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
+}
+
 static sx_code begin(session *s)
 {
     sx_ctx *cx = s->cli->cx;
@@ -383,21 +489,37 @@ static sx_code begin(session *s)
     return sx_core_device(cx, &asked, &s->device, &target);
 }
 
-static sx_code tune(session *s, const char *path)
+/* The daemon has a module of the model's schedules, if it has one: it is made again. */
+static sx_code make_again(session *s)
+{
+    sxc_compile_info info;
+    sx_buf module;
+    sxc_compile_options options = s->options;
+    options.daemon = SXC_MODE_ONLY;
+    options.refresh = true;
+    sx_buf_init(&module, (size_t)2 << 30);
+    sx_code code = sxc_compile(s->cli->cx, &s->source, &s->request, &options, &module, &info);
+    sx_buf_fini(&module);
+    return code;
+}
+
+static sx_code tune(session *s)
 {
     sx_buf out;
+    uint64_t begun = now_us();
     SX_TRY(begin(s));
-    SX_TRY(sxc_check_output(s->cli->cx, path));
+    SX_TRY(s->place.daemon == NULL ? sxc_check_output(s->cli->cx, s->place.name) : SX_OK);
     SX_TRY(try_offers(s));
     bool kept;
     SX_TRY(confirm(s, &kept));
-    SX_TRY(kept ? sxc_measured_add(s->cli->cx, path, &s->found) : SX_OK);
+    SX_TRY(sxc_measured_add(s->cli->cx, &s->place, s->machine, &s->found, now_us() - begun));
+    SX_TRY(kept && s->place.daemon != NULL ? make_again(s) : SX_OK);
     const char *output = sxc_value(s->cli, SXC_OUTPUT);
     SX_TRY(output == NULL
                ? SX_OK
                : sxc_write_file(s->cli->cx, output, sx_buf_span(&s->entrant[kept ? 1 : 0].bytes)));
     sx_buf_init(&out, (size_t)16 << 20);
-    (s->cli->json ? put_json : put_text)(s, kept, path, &out);
+    (s->cli->json ? put_json : put_text)(s, kept, &out);
     sx_code code = sxc_put(s->cli, &out);
     sx_buf_fini(&out);
     return code;
@@ -406,13 +528,14 @@ static sx_code tune(session *s, const char *path)
 sx_code sxc_cmd_tune(sxc_cli *cli)
 {
     session s = {.cli = cli};
-    char path[SXC_MEASURED_PATH_MAX];
-    SX_TRY(sxc_measured_path(cli, path));
-    sx_code code = tune(&s, path);
+    sxr_identity(s.machine);
+    sx_code code = sxc_measured_open(cli, s.machine, &s.place);
+    code = code == SX_OK ? tune(&s) : code;
     sxc_progress_end(&cli->progress);
     for (uint32_t i = 0; i < s.entrants; i++) {
         leave(&s.entrant[i]);
     }
     sxc_source_fini(&s.source);
+    sxc_measured_close(&s.place);
     return code;
 }

@@ -14,7 +14,12 @@
 const sx_machine *sxr_cpu_machine(void);
 /* Does this processor execute code that was made for this machine? */
 bool sxr_cpu_executes(const sx_machine *machine);
-/* The same of this whole machine: code for a GPU is executed where there is one with a driver (device.c). */
+/* A word without spaces for the kind of this machine: vendor, family, model and stepping of the processor, how many
+ * there are, and a number of the models of its NVIDIA cards, if it has some. What was measured on machines with another
+ * word says nothing of this one. */
+#define SXR_IDENTITY_MAX 64
+void sxr_identity(char word[SXR_IDENTITY_MAX]);
+/* Does this whole machine execute it? Code for a GPU is executed where there is one with a driver (device.c). */
 bool sxr_machine_executes(const sx_machine *machine);
 /* Code of a function without arguments that returns 42, to see whether memory can be made executable; empty
  * where no code is known. */

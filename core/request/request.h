@@ -9,6 +9,11 @@
 #define SX_CORE_REQUEST_REQUEST_H
 #include "core/ir/ir.h"
 
+/* Measured rows in a daemon: the artefact of this cache under the name of the kind of machine (sxr_identity), and the
+ * option by which the daemon hands them to a worker where a request brings none. */
+#define SX_CORE_KEPT_CACHE "measured"
+#define SX_CORE_KEPT_OPTION "kept_rows"
+
 /* What earlier compilations left, and what this one leaves: core/core.h. */
 typedef struct sx_core_library sx_core_library;
 
@@ -58,8 +63,8 @@ typedef struct {
     sx_span disabled_rules; /* names of rules that are not used, separated by commas */
     /* What is minimised: "" or "time", "memory", "energy"; for sx_core_optimize also "pareto". */
     sx_span objective;
-    /* Empty, or what kernels took on devices (core/search/measured.h): chooses among schedules that give the same bits.
-     * Not part of the key. */
+    /* Empty, or what kernels took on devices of this machine (core/search/measured.h): chooses among schedules that
+     * give the same bits. Not part of the key. */
     sx_span measured;
     /* NULL: nothing is used of earlier compilations. The library is not part of the key. */
     sx_core_library *library;

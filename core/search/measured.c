@@ -61,9 +61,13 @@ static bool read_number(sx_span word, uint64_t base, uint64_t *number)
 static sx_code read_row(const reader *r, sx_span line, sx_measured_row *row)
 {
     uint64_t ns, runs;
-    sx_span device = until(&line, ' '), kernel = until(&line, ' '), time = until(&line, ' ');
-    sx_span count = until(&line, ' '), date = until(&line, ' ');
+    sx_span machine = until(&line, ' '), device = until(&line, ' '), kernel = until(&line, ' '),
+            time = until(&line, ' ');
+    sx_span count = until(&line, ' '), date = until(&line, ' '), verdict = until(&line, ' ');
     *row = (sx_measured_row){.runs = 0};
+    if (machine.len == 0 || machine.len >= sizeof(row->machine)) {
+        return expected(r, "a machine of 1 to 63 characters wanted");
+    }
     if (device.len == 0 || device.len >= sizeof(row->device)) {
         return expected(r, "a device of 1 to 47 characters wanted");
     }
@@ -79,14 +83,25 @@ static sx_code read_row(const reader *r, sx_span line, sx_measured_row *row)
     if (date.len != SX_MEASURED_DATE) {
         return expected(r, "a date of 10 characters wanted");
     }
+    row->best = sx_span_is(verdict, "best");
+    if (!row->best && !sx_span_is(verdict, "tried")) {
+        return expected(r, "'best' or 'tried' wanted");
+    }
     if (line.len == 0) {
         return expected(r, "a schedule wanted");
     }
+    memcpy(row->machine, machine.ptr, machine.len);
     memcpy(row->device, device.ptr, device.len);
     memcpy(row->date, date.ptr, date.len);
     row->ns = (double)ns;
     row->runs = (uint32_t)runs;
     return sx_schedule_parse(r->cx, line, &row->schedule);
+}
+
+static bool same_kernel(const sx_measured_row *a, const sx_measured_row *b)
+{
+    return a->kernel == b->kernel && strcmp(a->device, b->device) == 0 &&
+           strcmp(a->machine, b->machine) == 0;
 }
 
 sx_code sx_measured_put(sx_ctx *cx, sx_measured *m, const sx_measured_row *row)
@@ -98,16 +113,31 @@ sx_code sx_measured_put(sx_ctx *cx, sx_measured *m, const sx_measured_row *row)
         }
     }
     uint32_t at = 0;
-    while (at < m->count &&
-           (m->row[at].kernel != row->kernel || strcmp(m->row[at].device, row->device) != 0 ||
-            !sx_schedule_equal(&m->row[at].schedule, &row->schedule))) {
+    while (at < m->count && !(same_kernel(&m->row[at], row) &&
+                              sx_schedule_equal(&m->row[at].schedule, &row->schedule))) {
         at++;
     }
     if (at == SX_MEASURED_ROWS_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "measured: more than %u rows", SX_MEASURED_ROWS_MAX);
     }
+    for (uint32_t i = 0; i < m->count && row->best; i++) {
+        m->row[i].best = m->row[i].best && !same_kernel(&m->row[i], row);
+    }
     m->row[at] = *row;
     m->count += at == m->count ? 1 : 0;
+    return SX_OK;
+}
+
+sx_code sx_measured_merge(sx_ctx *cx, sx_measured *m, const sx_measured *rows)
+{
+    for (uint32_t i = 0; i < m->count; i++) {
+        for (uint32_t k = 0; k < rows->count; k++) {
+            m->row[i].best = m->row[i].best && !same_kernel(&m->row[i], &rows->row[k]);
+        }
+    }
+    for (uint32_t k = 0; k < rows->count; k++) {
+        SX_TRY(sx_measured_put(cx, m, &rows->row[k]));
+    }
     return SX_OK;
 }
 
@@ -136,20 +166,46 @@ void sx_measured_print(const sx_measured *m, sx_buf *text)
     sx_buf_put_text(text, SX_MEASURED_HEAD "\n");
     for (uint32_t i = 0; i < m->count; i++) {
         const sx_measured_row *row = &m->row[i];
-        sx_buf_print(text, "%s %016llx %.0f %u %s ", row->device, (unsigned long long)row->kernel,
-                     row->ns, row->runs, row->date);
+        sx_buf_print(text, "%s %s %016llx %.0f %u %s %s ", row->machine, row->device,
+                     (unsigned long long)row->kernel, row->ns, row->runs, row->date,
+                     row->best ? "best" : "tried");
         sx_schedule_print(&row->schedule, text);
         sx_buf_put_text(text, "\n");
     }
 }
 
+sx_code sx_measured_here(sx_ctx *cx, sx_span text, const char *machine, sx_span *here)
+{
+    sx_measured m;
+    uint32_t kept = 0;
+    sx_buf out;
+    *here = (sx_span){NULL, 0};
+    SX_TRY(sx_measured_parse(cx, text, &m));
+    for (uint32_t i = 0; i < m.count; i++) {
+        if (strcmp(m.row[i].machine, machine) == 0) {
+            m.row[kept++] = m.row[i];
+        }
+    }
+    m.count = kept;
+    if (kept == 0) {
+        return SX_OK;
+    }
+    sx_buf_init(&out, SX_MEASURED_TEXT_MAX);
+    sx_measured_print(&m, &out);
+    sx_code code = sx_buf_check(cx, &out, "measured rows");
+    const char *copy = code == SX_OK ? sx_alloc_text(cx, sx_buf_span(&out)) : NULL;
+    *here = (sx_span){(const uint8_t *)copy, copy != NULL ? out.len : 0};
+    sx_buf_fini(&out);
+    return copy != NULL ? SX_OK : cx->error.code;
+}
+
 const sx_measured_row *sx_measured_find(const sx_measured *m, const char *device, uint64_t kernel)
 {
-    const sx_measured_row *found = NULL;
     for (uint32_t i = 0; i < m->count; i++) {
         const sx_measured_row *row = &m->row[i];
-        bool its = row->kernel == kernel && strcmp(row->device, device) == 0;
-        found = its && (found == NULL || row->ns < found->ns) ? row : found;
+        if (row->best && row->kernel == kernel && strcmp(row->device, device) == 0) {
+            return row;
+        }
     }
-    return found;
+    return NULL;
 }

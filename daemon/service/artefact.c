@@ -100,6 +100,25 @@ typedef struct {
     sx_key key;
 } place;
 
+static sx_key key_of(sx_span cache, sx_span name)
+{
+    sx_span parts[] = {cache, name};
+    return sx_key_of("symplex-artefact-1", parts, SX_COUNT(parts));
+}
+
+sx_blob *sxd_artefact_rows(sxd_service *service, uint32_t user)
+{
+    sx_blob *blob;
+    sx_cache_info info;
+    if (service->backend->machine == NULL) {
+        return NULL;
+    }
+    sx_key key =
+        key_of(SX_SPAN_LITERAL(SX_CORE_KEPT_CACHE), sx_span_of(service->backend->machine()));
+    sx_code code = sx_cache_get(service->cache, user | SXD_ARTEFACT_SPACE, &key, &blob, &info);
+    return code == SX_OK ? blob : NULL;
+}
+
 static sx_code find_place(sx_ctx *cx, const sxd_call *call, sx_span cache, sx_span name, place *at)
 {
     SX_TRY(sxd_artefact_kind_of(cx, cache, &at->kind));
@@ -112,8 +131,7 @@ static sx_code find_place(sx_ctx *cx, const sxd_call *call, sx_span cache, sx_sp
                        SXD_ARTEFACT_SPACE - 1);
     }
     at->space = call->principal.space | SXD_ARTEFACT_SPACE;
-    sx_span parts[] = {cache, name};
-    at->key = sx_key_of("symplex-artefact-1", parts, SX_COUNT(parts));
+    at->key = key_of(cache, name);
     (void)learn(sxd_service_of(call)->artefacts, at->kind, cache);
     return SX_OK;
 }

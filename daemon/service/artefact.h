@@ -58,6 +58,8 @@ void sxd_artefact_caches(SX_TAKE sxd_call *call);
 /* The kind of the entries of a cache, for eviction.
  *   errors   SX_INPUT the name is empty, too long, or has other letters */
 sx_code sxd_artefact_kind_of(sx_ctx *cx, sx_span cache, uint32_t *kind);
+/* The rows that tune put there for this machine (core/request/request.h); NULL: there are none. */
+sx_blob *sxd_artefact_rows(sxd_service *service, uint32_t user);
 /* The name of the cache to which an entry of the kind belongs, as the entry itself tells. */
 const char *sxd_artefact_cache_of(sxd_service *service, uint32_t kind, uint32_t space,
                                   const sx_key *key);

@@ -3,7 +3,7 @@
 #include <string.h>
 #include <utlist.h>
 
-#include "daemon/service/service.h"
+#include "daemon/service/artefact.h"
 
 static const bool allowed[SXD_JOB_STATE_COUNT][SXD_JOB_STATE_COUNT] = {
     [SXD_JOB_QUEUED] =
@@ -95,10 +95,40 @@ static sx_code copy_parts(sxd_job *job, const sxd_key *key)
     return SX_OK;
 }
 
+/* A compilation whose request brings no measured rows gets those that are kept here, as one more option in
+ * request->options. Returns what has to live until the request is encoded, NULL: nothing. */
+static sx_blob *add_rows(sxd_job *job, sx_compile_args *request)
+{
+    for (uint32_t i = 0; i < request->options.count; i++) {
+        if (sx_span_is(request->options.items[i].name, "measured")) {
+            return NULL;
+        }
+    }
+    sx_blob *rows =
+        job->method == SX_METHOD_COMPILE ? sxd_artefact_rows(job->service, job->uid) : NULL;
+    sx_pair *options =
+        rows != NULL ? SX_NEW_ARRAY(&job->cx, sx_pair, (size_t)request->options.count + 1) : NULL;
+    if (options == NULL) {
+        sx_ctx_reset_error(&job->cx);
+        sx_blob_free(rows);
+        return NULL;
+    }
+    uint32_t n = request->options.count;
+    if (n > 0) {
+        memcpy(options, request->options.items, n * sizeof(*options));
+    }
+    options[n] = (sx_pair){.name = SX_SPAN_LITERAL(SX_CORE_KEPT_OPTION),
+                           .kind = SX_VALUE_TEXT,
+                           .text = sx_blob_span(rows)};
+    SX_PUT(request, compile_args, options, ((sx_pairs){options, n + 1}));
+    return rows;
+}
+
 void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candidates *candidates)
 {
     SX_ASSERT(!job->library.wanted || candidates != NULL);
     sx_compile_args request = *args;
+    sx_blob *rows = add_rows(job, &request);
     sx_work_args work = {.optimize = job->method == SX_METHOD_OPTIMIZE};
     sx_work_candidate row[SX_CORE_CANDIDATES_MAX] = {{0}};
     sx_work_place place[SX_CORE_PLACES_MAX] = {{0}};
@@ -128,6 +158,7 @@ void sxd_job_encode(sxd_job *job, const sx_compile_args *args, const sxd_candida
     sx_buf message;
     sx_buf_init(&message, SX_RPC_REQUEST_BYTES_MAX + 4096);
     sx_rpc_encode_request(&message, (uint32_t)job->id, SX_METHOD_WORK, &work, NULL);
+    sx_blob_free(rows);
     uint8_t head[SX_SP_HEAD_BYTES];
     sx_sp_head(message.len, head);
     sx_buf *frame = &job->task.frame;

@@ -46,6 +46,7 @@ struct sxd_zygote_message; /* zygote.h: the limits of a worker */
  *   prepare   Finds out what all workers have to know; in their parent, before there are any. NULL: nothing.
  *   start     Starts what a worker needs and cannot start; in the worker, before it is confined. The result is the
  *             highest descriptor that the worker keeps. NULL: SXD_WORK_FD.
+ *   machine   The word for the kind of this machine under which measured rows are kept. NULL: none are used.
  *   check     Checks that `module`, aligned to 64 bytes, is well formed and may be stored; in the daemon. */
 typedef struct {
     const char *(*build)(void); /* digest or version that changes whenever output may change */
@@ -63,6 +64,7 @@ typedef struct {
     sx_code (*merge)(sx_ctx *cx, const sx_compile_args *args, sx_span a, sx_span b, sx_buf *out);
     void (*prepare)(void);
     int (*start)(const struct sxd_zygote_message *limits);
+    const char *(*machine)(void);
     sx_code (*check)(sx_ctx *cx, sx_span module);
     /* Signs what a worker verified; NULL: modules are not signed. */
     sx_code (*seal)(sx_ctx *cx, const sx_trust_key *key, sx_span module, sx_module_seal *seal);

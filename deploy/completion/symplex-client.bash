@@ -39,7 +39,7 @@ _symplex_client() {
             "session show") words="--help --json --socket" ;;
             "targets show") words="--help --json --device" ;;
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler --times" ;;
-            "tune "*) words="--help --json --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --times" ;;
+            "tune "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --times" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --graph --steps --state-in --state-out --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "determinism "*) words="--help --json --random --fuel" ;;

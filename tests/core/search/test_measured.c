@@ -4,12 +4,14 @@
 #include "tests/core/loop/nodes.h"
 
 #define PLAN "grid(m/64) loop(m, n/32) register(n/16) lane(n)"
-static const char text[] = SX_MEASURED_HEAD "\n"
-                                            "h100 00000000000000ff 1200 15 2026-11-24 " PLAN "\n"
-                                            "h100 00000000000000ff 900 15 2026-11-24 grid(m/32) "
-                                            "loop(m, n/32) register(n/16) lane(n)\n"
-                                            "a100 00000000000000ff 5 15 2026-11-24 " PLAN "\n"
-                                            "h100 0123456789abcdef 7 3 2026-01-02 " PLAN "\n";
+#define OTHER "grid(m/32) loop(m, n/32) register(n/16) lane(n)"
+static const char text[] =
+    SX_MEASURED_HEAD "\n"
+                     "here h100 00000000000000ff 1200 15 2026-11-24 tried " PLAN "\n"
+                     "here h100 00000000000000ff 900 15 2026-11-24 best " OTHER "\n"
+                     "here a100 00000000000000ff 5 15 2026-11-24 best " PLAN "\n"
+                     "there h100 0123456789abcdef 7 3 2026-01-02 best " PLAN "\n"
+                     "here h100 0123456789abcdef 9 3 2026-01-02 tried " PLAN "\n";
 
 static sx_measured parsed(sx_ctx *cx, const char *of)
 {
@@ -26,7 +28,7 @@ START_TEST(test_round_trip)
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     sx_buf_init(&again, 1 << 16);
     sx_measured m = parsed(&cx, text);
-    ck_assert_uint_eq(m.count, 4);
+    ck_assert_uint_eq(m.count, 5);
     sx_measured_print(&m, &again);
     ck_assert_uint_eq(again.len, strlen(text));
     ck_assert_mem_eq(again.ptr, text, again.len);
@@ -47,9 +49,47 @@ START_TEST(test_find)
     ck_assert_double_eq(sx_measured_find(&m, "a100", 0xff)->ns, 5);
     sx_measured_row slower = *sx_measured_find(&m, "h100", 0xff);
     slower.ns = 3000; /* the same schedule, measured again */
+    slower.best = false;
     ck_sx_ok(&cx, sx_measured_put(&cx, &m, &slower));
-    ck_assert_uint_eq(m.count, 4);
-    ck_assert_double_eq(sx_measured_find(&m, "h100", 0xff)->ns, 1200);
+    ck_assert_uint_eq(m.count, 5);
+    ck_assert_ptr_null(sx_measured_find(&m, "h100", 0xff));
+    slower = m.row[0];
+    slower.best = true; /* not the fastest: the verdict counts */
+    ck_sx_ok(&cx, sx_measured_put(&cx, &m, &slower));
+    slower.schedule = m.row[1].schedule;
+    slower.ns = 4000;
+    ck_sx_ok(&cx, sx_measured_put(&cx, &m, &slower)); /* one is best at a time */
+    ck_assert_uint_eq(m.count, 5);
+    ck_assert_double_eq(sx_measured_find(&m, "h100", 0xff)->ns, 4000);
+    ck_assert(!m.row[0].best);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* Rows of other machines are left out; new rows of a kernel take its verdict away. */
+START_TEST(test_machines)
+{
+    sx_ctx cx;
+    sx_span here;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "there", &here));
+    const char *there =
+        SX_MEASURED_HEAD "\nthere h100 0123456789abcdef 7 3 2026-01-02 best " PLAN "\n";
+    ck_assert_uint_eq(here.len, strlen(there));
+    ck_assert_mem_eq(here.ptr, there, here.len);
+    ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "nowhere", &here));
+    ck_assert_uint_eq(here.len, 0);
+    ck_sx_fails(&cx, sx_measured_here(&cx, sx_span_of("x"), "here", &here), SX_INPUT, "line 1");
+    sx_measured m = parsed(&cx, text);
+    sx_measured rows =
+        parsed(&cx, SX_MEASURED_HEAD "\nhere h100 00000000000000ff 30 3 2026-11-25 tried " PLAN "\n"
+                                     "here h100 0123456789abcdef 8 3 2026-11-25 best " OTHER "\n");
+    ck_sx_ok(&cx, sx_measured_merge(&cx, &m, &rows));
+    ck_assert_uint_eq(m.count, 6);
+    ck_assert_ptr_null(sx_measured_find(&m, "h100", 0xff));
+    ck_assert_double_eq(sx_measured_find(&m, "a100", 0xff)->ns, 5);
+    ck_assert_double_eq(m.row[0].ns, 30);
+    ck_assert_msg(m.row[3].best && m.row[5].best, "the row of another machine stays as it is");
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -57,18 +97,21 @@ END_TEST
 static const struct {
     const char *line, *said;
 } wrong[] = {
-    {"symplex measured 2\n", "line 1: 'symplex measured 1' wanted"},
-    {SX_MEASURED_HEAD "\n\n", "line 2: a device"},
-    {SX_MEASURED_HEAD "\nh100 ff 1 1 2026-11-24 " PLAN, "line 2: a kernel of 16"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000fg 1 1 2026-11-24 " PLAN, "line 2: a kernel of 16"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff 0 1 2026-11-24 " PLAN, "nanoseconds"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff -1 1 2026-11-24 " PLAN, "nanoseconds"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff 99999999999999999999 1 2026-11-24 " PLAN,
+    {"symplex measured 1\n", "line 1: 'symplex measured 2' wanted"},
+    {SX_MEASURED_HEAD "\n\n", "line 2: a machine"},
+    {SX_MEASURED_HEAD "\nhere\n", "line 2: a device"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 2026-11-24 " PLAN, "'best' or 'tried'"},
+    {SX_MEASURED_HEAD "\nh h100 ff 1 1 2026-11-24 best " PLAN, "line 2: a kernel of 16"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000fg 1 1 2026-11-24 best " PLAN,
+     "line 2: a kernel of 16"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 0 1 2026-11-24 " PLAN, "nanoseconds"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff -1 1 2026-11-24 " PLAN, "nanoseconds"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 99999999999999999999 1 2026-11-24 best " PLAN,
      "nanoseconds"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff 1 0 2026-11-24 " PLAN, "number of runs"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff 1 1 today " PLAN, "a date"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff 1 1 2026-11-24 grid(", "schedule"},
-    {SX_MEASURED_HEAD "\nh100 00000000000000ff 1 1 2026-11-24", "schedule"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 0 2026-11-24 best " PLAN, "number of runs"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 today " PLAN, "a date"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 2026-11-24 best grid(", "schedule"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 2026-11-24 best", "schedule"},
 };
 
 START_TEST(test_wrong)
@@ -107,6 +150,7 @@ int main(void)
     TCase *tcase = tcase_create("measured");
     tcase_add_test(tcase, test_round_trip);
     tcase_add_test(tcase, test_find);
+    tcase_add_test(tcase, test_machines);
     tcase_add_loop_test(tcase, test_wrong, 0, (int)SX_COUNT(wrong));
     tcase_add_test(tcase, test_kernel);
     suite_add_tcase(suite, tcase);

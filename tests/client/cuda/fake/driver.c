@@ -9,6 +9,7 @@
  *   memory=BYTES      of a GPU (1 GiB)
  *   cubin=FILE        PTX that it runs in place of any cubin, which must be for its capability; else it takes none
  *   shared=BYTES      that a block may have at most (232448)
+ *   jitter=SEED       times of work are those of a busy GPU: by its number of blocks, or alike= for all
  *   fail=NAME:N:CODE  the N-th call of the function NAME answers CODE
  *
  * A stream can be captured into a graph (cuStreamBeginCapture_v2 and what belongs to it, for tests that call them): its
@@ -28,6 +29,7 @@
 #include "core/simt/run.h"
 #include "tests/client/cuda/fake/image.h"
 #include "tests/client/cuda/fake/map.h"
+#include "tests/client/cuda/fake/time.h"
 
 #define API __attribute__((visibility("default"))) int
 #define ALLOCATIONS_MAX 64
@@ -102,7 +104,7 @@ static struct {
     const char *name[FUNCTION_NAMES_MAX]; /* of functions that were called, and how often */
     uint32_t calls[FUNCTION_NAMES_MAX];
     uint32_t users, depth; /* of the context */
-    uint32_t streams, events, graphs;
+    uint32_t streams, events, graphs, blocks;
     char stream[STREAMS_MAX]; /* 1: it is there; else only their addresses matter */
     void *captured;           /* NULL: none is captured now */
     graph *graph;             /* that it is captured into */
@@ -784,6 +786,7 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
               .shared_bytes = shared_bytes};
     (void)extra;
     ENTER(true);
+    driver.blocks = grid_x * grid_y * grid_z;
     if (f->kernel == NULL || f->kernel->parameter_count > PARAMETERS_MAX) {
         die("a kernel whose code is unloaded, or with too many parameters");
     }
@@ -969,14 +972,14 @@ API cuEventSynchronize(void *event)
     return 0;
 }
 
-/* Every piece of work takes 2 microseconds. */
+/* Every piece of work takes 2 microseconds, unless there is jitter. */
 API cuEventElapsedTime(float *ms, void *begin, void *end);
 API cuEventElapsedTime(float *ms, void *begin, void *end)
 {
     NOT_CAPTURED();
     (void)begin, (void)end;
     ENTER(true);
-    *ms = 0.002F;
+    *ms = fake_time(getenv("SX_FAKE_CUDA"), driver.blocks);
     return 0;
 }
 
