@@ -758,7 +758,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
 static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type *type,
                          sx_analysis *a)
 {
-    int64_t unit = sx_search_copies_rows(a, pipe->target->matrix, pipe->target->matrix_count);
+    int64_t unit = sx_search_copies_rows(a, pipe->target->matrix,
+                                         sx_search_matrices(pipe->device, pipe->target));
     sx_rows_copy *copy = unit == 0 ? NULL : SX_NEW(cx, sx_rows_copy);
     uint32_t tensor[SX_ROWS_UNIT_MAX + 1];
     if (unit == 0 || copy == NULL) {

@@ -78,12 +78,7 @@ const sx_device *sxc_device_of(sx_span target)
         begin--;
     }
     target = (sx_span){target.ptr + begin, target.len - begin};
-    for (uint32_t i = 0; i < sx_device_count(); i++) {
-        if (sx_span_is(target, sx_device_at(i)->name)) {
-            return sx_device_at(i);
-        }
-    }
-    return NULL;
+    return sx_device_row(target);
 }
 
 void sxc_put_machine(const sx_module *module, bool with_here, sx_buf *out)

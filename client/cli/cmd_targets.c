@@ -140,10 +140,7 @@ static shown_rate rate_at(const sx_device *device, uint32_t index)
 
 static const char *rate_source(const sx_device *device, const shown_rate *shown)
 {
-    bool row = false;
-    for (uint32_t i = 0; i < sx_device_count(); i++) {
-        row = row || sx_device_at(i) == device;
-    }
+    bool row = sx_device_row(sx_span_of(device->name)) != NULL;
     bool lanes = shown->rate.unit == SX_UNIT_VECTOR;
     return shown->follows               ? "follows: cores, lanes, fma per cycle, clock"
            : !row                       ? "its description"

@@ -10,6 +10,12 @@ static bool is_narrow(const sxv_step *s)
     return s->mode == SX_EVAL_TYPED && s->type->dtype != SX_F64;
 }
 
+static bool rounds_factors(const sxv_step *s)
+{
+    return s->tf32 && is_narrow(s) && s->input[0].type->dtype == SX_F32 &&
+           s->input[1].type->dtype == SX_F32;
+}
+
 /* Sums of types narrower than f32 are rounded once at the end. */
 static void round_result(const sxv_step *s)
 {
@@ -178,6 +184,7 @@ static sx_code dot(const sxv_step *s)
                                .left = &left,
                                .right = &right,
                                .narrow = is_narrow(s),
+                               .tf32 = rounds_factors(s),
                                .result = (double *)s->result,
                                .result_f32 = s->narrow,
                                .scratch = s->scratch};
@@ -311,6 +318,7 @@ static sx_code convolve(const sxv_step *s)
                            .left = &c,
                            .right = &c,
                            .narrow = is_narrow(s),
+                           .tf32 = rounds_factors(s),
                            .result = (double *)s->result,
                            .result_f32 = s->narrow,
                            .scratch = s->scratch};

@@ -69,11 +69,13 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
         return;
     case SX_KERNEL_DOT:
         if (sx_block_tiles_of(s, &tiles) && tiles.matrix_steps > 0) {
+            bool rounds =
+                a->input[a->lhs].dtype == SX_F32; /* a matrix instruction has no other f32 */
             int used = snprintf(text, size,
-                                "%lld products in ascending groups of %u by a matrix instruction "
+                                "%lld products%s in ascending groups of %u by a matrix instruction "
                                 "of %ux%ux%u",
-                                k, tiles.matrix_steps, tiles.matrix_rows, tiles.matrix_columns,
-                                tiles.matrix_steps);
+                                k, rounds ? " of factors rounded to tf32" : "", tiles.matrix_steps,
+                                tiles.matrix_rows, tiles.matrix_columns, tiles.matrix_steps);
             if (tiles.slice != 0 && used > 0 && (size_t)used < size) {
                 (void)snprintf(text + used, size - (size_t)used,
                                ", in slices of %lld that are added in ascending order",

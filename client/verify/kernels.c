@@ -9,6 +9,7 @@
 #include "client/runtime/pages.h"
 #include "client/verify/compare.h"
 #include "client/verify/moved.h"
+#include "client/verify/rounded.h"
 #include "client/verify/verify.h"
 #include "core/eval/cell.h"
 #include "core/fuse/fuse.h"
@@ -143,6 +144,9 @@ typedef struct {
     uint32_t count;
     int64_t *position;
     double *value, *typed;
+    /* It rounds these two arguments before it multiplies them, and so does `typed`. */
+    bool rounds;
+    uint32_t factor[2];
 } subject;
 
 static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode, const subject *s,
@@ -160,6 +164,16 @@ static sx_code reference_at(const sxv_verifier *v, sx_ctx *cx, sx_eval_mode mode
         size_t size = (size_t)sx_tensor_elements(&type[k]) * sx_dtype_bytes(type[k].dtype);
         SX_ASSERT(size <= v->module->tensor[tensor].size);
         raw[k] = (sx_span){sxv_memory(v, tensor), size};
+        bool factor = s->rounds && (k == s->factor[0] || k == s->factor[1]);
+        if (factor && mode == SX_EVAL_TYPED) {
+            float *copy = sx_alloc(cx, size);
+            if (copy == NULL) {
+                return cx->error.code;
+            }
+            memcpy(copy, raw[k].ptr, size);
+            sxv_round_tf32(copy, sx_tensor_elements(&type[k]));
+            raw[k].ptr = (const uint8_t *)copy;
+        }
     }
     const sx_attr *attr =
         s->join != NULL ? &s->join->member[s->which] : sx_graph_attr(v->graph, node);
@@ -556,6 +570,7 @@ static sx_code find_subjects(sxv_verifier *v, const sx_module_launch *launch,
                       .join = join,
                       .which = r,
                       .tensor = v->module->arg[launch->arg_first + launch->arg_count - count + r]};
+        s[r].rounds = sxv_rounds_factors(v->cx, v->module, launch, s[r].factor);
     }
     return SX_OK;
 }

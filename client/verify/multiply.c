@@ -10,6 +10,7 @@
 #include "client/runtime/cpu.h"
 #include "client/runtime/pages.h"
 #include "client/verify/fast.h"
+#include "client/verify/rounded.h"
 
 #define ROWS 6         /* of a block: with two vectors of columns its sums fill twelve registers */
 #define COLUMNS_MAX 32 /* of a block: two vectors */
@@ -132,6 +133,13 @@ typedef struct {
     } left; /* [batch][row block][k][ROWS], zeros beyond the last row */
 } product;
 
+static void round_loaded(const sxv_product *p, void *loaded, int64_t count)
+{
+    if (p->narrow && p->tf32) {
+        sxv_round_tf32(loaded, count);
+    }
+}
+
 /* Lines of k turned into one row for each k; lines that are not there are zeros. */
 #define INTERLEAVE(element)                                                      \
     do {                                                                         \
@@ -139,6 +147,7 @@ typedef struct {
         element *to = (element *)out;                                            \
         for (int64_t r = 0; r < count; r++) {                                    \
             p->load_left(p->left, p->narrow, batch, k, row + r, steps, line[r]); \
+            round_loaded(p, line[r], steps);                                     \
         }                                                                        \
         for (int64_t s = 0; s < steps; s++) {                                    \
             for (int64_t r = 0; r < ROWS; r++) {                                 \
@@ -253,6 +262,7 @@ SXV_LEVELS static void pack_band(const product *w, int64_t batch, int64_t column
     int64_t count = sx_min_i64(panels * w->columns, p->columns - column);
     for (int64_t s = 0; s < steps; s++) {
         p->load_right(p->right, p->narrow, batch, k + s, column, count, row);
+        round_loaded(p, row, count);
         for (int64_t n = 0; n < panels; n++) {
             uint8_t *panel = p->narrow ? (uint8_t *)to->f32[n] : (uint8_t *)to->f64[n];
             memcpy(panel + (size_t)s * bytes, (const uint8_t *)row + (size_t)n * bytes, bytes);

@@ -28,6 +28,8 @@ typedef struct {
     const void *left, *right;
     /* Sums are carried in f32. */
     bool narrow;
+    /* With `narrow`: what is multiplied is rounded to tf32 before (rounded.h). */
+    bool tf32;
     /* [batch][rows][columns]: doubles, or floats where sums are narrow. One of them is there. */
     double *result;
     float *result_f32;

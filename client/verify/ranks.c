@@ -109,7 +109,7 @@ static sx_code compare_results(const mesh *m, const sx_tensor *exact, const sx_t
 {
     const double *precise;
     bool unknown;
-    SX_TRY(sxv_precise_bounds(m->cx, m->graph, &precise));
+    SX_TRY(sxv_precise_bounds(m->cx, m->graph, false, &precise));
     for (uint32_t r = 0; r < m->ranks; r++) {
         for (uint32_t k = 0; k < m->graph->output_count; k++) {
             const sx_output *output = &m->graph->output[k];

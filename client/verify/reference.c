@@ -268,6 +268,7 @@ static sxv_step step_of(walk *w, const sx_node *node, mode m, void *result)
                       .op = node->op,
                       .attr = sx_graph_attr(w->graph, node),
                       .mode = eval_mode[m],
+                      .tf32 = w->how->tf32,
                       .type = &node->type,
                       .result = narrow ? NULL : result,
                       .narrow = narrow ? result : NULL,

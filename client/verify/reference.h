@@ -37,6 +37,8 @@ typedef struct {
     size_t bytes_max;
     /* In double precision, too: three times the work. */
     bool exact;
+    /* Rounded results are those of a machine that rounds factors of f32 to tf32 (rounded.h). */
+    bool tf32;
     /* With `exact`: rounded results of f64 are moved by a unit in the last place, so that the two differ there, too. */
     bool moved;
 } sxv_reference;

@@ -22,6 +22,8 @@ typedef struct {
     const sx_attr *attr;
     /* SX_EVAL_F64 or SX_EVAL_TYPED. */
     sx_eval_mode mode;
+    /* In TYPED mode factors of f32 are rounded to tf32. */
+    bool tf32;
     sxv_operand input[SX_INPUTS_MAX];
     uint32_t input_count;
     const sx_type *type;

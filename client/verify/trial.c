@@ -105,7 +105,8 @@ static int64_t element_at(const sx_access *access, const int64_t *index, uint32_
 static sx_code copy_rows(sx_ctx *cx, const sxv_subject *s, piece *p)
 {
     uint32_t argument, rank = rank_of(s), row = 0;
-    int64_t unit = sx_search_copies_rows(&p->analysis, s->target->matrix, s->target->matrix_count);
+    int64_t unit = sx_search_copies_rows(&p->analysis, s->target->matrix,
+                                         sx_search_matrices(s->device, s->target));
     int64_t index[SX_RANK_MAX] = {0};
     if (unit == 0) {
         return SX_OK;
@@ -715,8 +716,9 @@ static int64_t position_unit(const sxv_subject *s, const piece *whole, uint32_t 
 {
     const sx_analysis *a = &whole->analysis;
     const sx_matrix_instruction *matrix =
-        a->kind == SX_KERNEL_DOT ? sx_search_matrix(a, s->target->matrix, s->target->matrix_count)
-                                 : NULL;
+        a->kind == SX_KERNEL_DOT
+            ? sx_search_matrix(a, s->target->matrix, sx_search_matrices(s->device, s->target))
+            : NULL;
     bool beside = matrix != NULL && matrix->warps > 1 &&
                   (a->body->access[a->lhs].stride[d].scale == 1 ||
                    a->body->access[a->rhs].stride[d].scale == 1);
@@ -753,7 +755,8 @@ static int64_t draw_power(sx_rng *rng, uint32_t first, uint32_t last)
 static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
 {
     const sx_target *target = t->s->target;
-    const sx_matrix_instruction *matrix = sx_search_matrix(a, target->matrix, target->matrix_count);
+    const sx_matrix_instruction *matrix =
+        sx_search_matrix(a, target->matrix, sx_search_matrices(t->s->device, target));
     sx_block_tiles tiles = {.left = a->lhs, .right = a->rhs};
     tiles.warp_rows = draw_power(&t->rng, 4, 5);
     tiles.warp_columns = draw_power(&t->rng, 3, 5);

@@ -11,6 +11,7 @@
 #include "client/verify/places.h"
 #include "client/verify/proxy.h"
 #include "client/verify/ranks.h"
+#include "client/verify/rounded.h"
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
@@ -68,9 +69,11 @@ void sxv_add_check(sxv_verifier *v, const char *name, sx_module_verdict verdict,
 
 /* ---- the whole program ---- */
 
-static sxv_reference reference_of(sxr_pool *pool, size_t bytes_max)
+static sxv_reference reference_of(sx_ctx *cx, const sxr_program *program, sxr_pool *pool,
+                                  size_t bytes_max)
 {
     return (sxv_reference){.pool = pool,
+                           .tf32 = sxv_module_rounds(cx, sxr_module(program)),
                            .bytes_max = bytes_max > 0 ? bytes_max : SXR_REFERENCE_BYTES};
 }
 
@@ -138,7 +141,7 @@ sx_code sxr_check_program(sx_ctx *cx, const sxr_program *program, size_t referen
     *check = (sx_module_check){.passed = 1};
     SX_TRY(refuse_memory(cx, reference_bytes));
     SX_TRY(sxv_bound_graph(cx, program, text, &graph));
-    sxv_reference reference = reference_of(sxr_pool_of(program), reference_bytes);
+    sxv_reference reference = reference_of(cx, program, sxr_pool_of(program), reference_bytes);
     sx_code code = sxv_whole_compare(cx, program, graph, &reference, false, &whole);
     check->points = whole.points;
     check->error = whole.error;
@@ -361,7 +364,7 @@ static sx_code run_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
  * the program on the versions that were there before it. */
 static sx_code compare_steps(sxv_verifier *v, const sx_graph *sent, sxv_whole *whole)
 {
-    sxv_reference reference = reference_of(v->pool, v->reference_bytes);
+    sxv_reference reference = reference_of(v->cx, v->program, v->pool, v->reference_bytes);
     uint32_t steps = sent->effects != NULL ? STEPS : 0;
     SX_TRY(sxv_whole_compare(v->cx, v->program, sent, &reference, false, whole));
     for (uint32_t step = 0; step < steps; step++) {
@@ -448,7 +451,7 @@ static sx_code verify_beyond(sxv_verifier *v, const sx_graph *sent)
     SX_ASSERT(v->beyond || v->endless);
     sx_ctx_reset_error(v->cx);
     if (v->beyond && v->with_whole && !v->replaced) {
-        sxv_reference reference = reference_of(v->pool, v->reference_bytes);
+        sxv_reference reference = reference_of(v->cx, v->program, v->pool, v->reference_bytes);
         sxv_whole whole;
         sx_code code = sxv_whole_compare(v->cx, v->program, sent, &reference, false, &whole);
         if (code == SX_OK || code == SX_MISMATCH) {
@@ -518,7 +521,7 @@ static sx_code verify_draw(sxv_verifier *v, const sx_graph *sent, uint64_t seed,
  * digits, where the program as sent does not. */
 static sx_code verify_wide(sxv_verifier *v, const sx_graph *sent, uint64_t seed)
 {
-    sxv_reference reference = reference_of(v->pool, v->reference_bytes);
+    sxv_reference reference = reference_of(v->cx, v->program, v->pool, v->reference_bytes);
     sxv_whole whole = {0};
     uint64_t points = 0;
     char text[160] = "magnitudes from 1e-38 to 1e38";

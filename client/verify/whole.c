@@ -3,6 +3,7 @@
 #include <float.h>
 #include <math.h>
 
+#include "client/verify/rounded.h"
 #include "core/ir/effect.h"
 
 sx_code sxv_bound_graph(sx_ctx *cx, const sxr_program *program, sx_span text, sx_graph **bound)
@@ -58,7 +59,7 @@ static uint32_t roundings_of(const sx_node *node)
     return 1;
 }
 
-sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, const double **bound)
+sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, bool tf32, const double **bound)
 {
     roundings *way = sx_alloc(cx, graph->node_count * sizeof(*way));
     double *b = sx_alloc(cx, graph->node_count * sizeof(*b));
@@ -73,7 +74,10 @@ sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, const double **bou
             way[n].count = way[from].count > way[n].count ? way[from].count : way[n].count;
             way[n].unit = fmax(way[n].unit, way[from].unit);
         }
-        double unit = sxv_unit(node->type.dtype);
+        sx_op_class op_class = sx_op_info_of(node->op)->op_class;
+        bool multiplies = op_class == SX_OPCLASS_DOT || op_class == SX_OPCLASS_CONV;
+        bool rounds = tf32 && multiplies && node->type.dtype == SX_F32;
+        double unit = rounds ? SXV_TF32_UNIT : sxv_unit(node->type.dtype);
         if (unit > sxv_unit(SX_F32)) {
             way[n].count += roundings_of(node);
             way[n].unit = fmax(way[n].unit, unit);
@@ -235,7 +239,7 @@ static sx_code compare(sx_ctx *cx, const sxr_program *program, const sx_graph *g
     *unknown = false;
     const sx_graph *expanded; /* as the reference does, which names outputs by nodes of it */
     SX_TRY(sx_graph_expand(cx, graph, &expanded));
-    SX_TRY(sxv_precise_bounds(cx, expanded, &c.precise));
+    SX_TRY(sxv_precise_bounds(cx, expanded, reference->tf32, &c.precise));
     sxv_reader reader = {&c, give_parameter, take_output};
     sx_code code = sxv_reference_run(cx, reference, graph, &reader);
     *unknown = c.unknown;

@@ -34,8 +34,8 @@ static inline bool sxv_whole_says_nothing(const sxv_whole *whole)
     return whole->points > 0 && whole->nan == whole->points;
 }
 /* For each node how far a result of it may be off without a warning, relative to its largest magnitude: SXR_PRECISE
- * and the roundings of narrow types on the way to it. */
-sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, const double **bound);
+ * and the roundings of narrow types on the way to it; with `tf32` those of the factors of f32, too. */
+sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, bool tf32, const double **bound);
 /* Takes one output to it: `memory` holds what the module made, `precise` is as of sxv_precise_bounds.
  *   errors   SX_MISMATCH as sxv_whole_compare; with `wide` a wrong element is counted, and is none */
 sx_code sxv_whole_take(sx_ctx *cx, const sxv_pair *pair, const void *memory, sx_span name,

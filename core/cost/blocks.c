@@ -206,7 +206,10 @@ static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_c
         s->compute = 2 * (double)t->rows * (double)t->columns * steps / p->matrix_flops;
         s->port += s->warps * steps *
                    ((double)t->warp_rows * left + (double)t->warp_columns * right) / LINE_BYTES;
-        s->issue += s->warps * groups * (products + loads) / SX_SCHEDULERS;
+        /* each element of f32 is rounded, by an instruction for every 32 of them */
+        double rounds =
+            left < 4 ? 0 : (double)(t->warp_rows + t->warp_columns) * t->matrix_steps / 32;
+        s->issue += s->warps * groups * (products + loads + rounds) / SX_SCHEDULERS;
         s->alone = device->shared_latency + groups * device->matrix_latency;
         return;
     }

@@ -13,20 +13,77 @@ const char *sx_unit_name(sx_unit unit)
 
 /* ---- the table ---- */
 
+/* Is it a name that adds to that of a row? */
+static bool adds_tf32(sx_span name)
+{
+    size_t added = sizeof(SX_DEVICE_TF32) - 1;
+    return name.len > added && memcmp(name.ptr + name.len - added, SX_DEVICE_TF32, added) == 0;
+}
+
+static sx_span without_tf32(sx_span name)
+{
+    return (sx_span){name.ptr, name.len - (adds_tf32(name) ? sizeof(SX_DEVICE_TF32) - 1 : 0)};
+}
+
+const sx_device *sx_device_row(sx_span name)
+{
+    for (uint32_t i = 0; i < sx_device_count(); i++) {
+        if (sx_span_is(without_tf32(name), sx_device_at(i)->name)) {
+            return sx_device_at(i);
+        }
+    }
+    return NULL;
+}
+
+/* Tensor cores take two elements of 16 bits in the place of one of tf32. */
+static double tf32_rate(const sx_device *row)
+{
+    for (uint32_t i = 0; i < row->rate_count; i++) {
+        if (row->rate[i].dtype == SX_BF16 && row->rate[i].unit == SX_UNIT_TENSOR) {
+            return row->rate[i].flops_per_ns / 2;
+        }
+    }
+    return 0;
+}
+
+/* The row with what the name adds to it. */
+static sx_code find_tf32(sx_ctx *cx, sx_span name, const sx_device **device)
+{
+    const sx_device *row = sx_device_row(name);
+    double rate = tf32_rate(row);
+    if (rate == 0) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                       "target %s" SX_DEVICE_TF32 ": %s has no tensor cores, it multiplies f32 in "
+                       "f32 alone",
+                       row->name, row->name);
+    }
+    sx_device *made = SX_NEW(cx, sx_device);
+    char *text = sx_alloc_text(cx, name);
+    if (made == NULL || text == NULL) {
+        return cx->error.code;
+    }
+    *made = *row;
+    made->name = text;
+    SX_ASSERT(made->rate_count < SX_RATES_MAX && name.len <= SX_DEVICE_NAME_MAX);
+    made->rate[made->rate_count++] = (sx_rate){SX_F32, SX_UNIT_TENSOR, rate};
+    *device = made;
+    return SX_OK;
+}
+
 sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device)
 {
     char known[256];
     size_t used = 0;
+    *device = sx_device_row(name);
+    if (*device != NULL) {
+        return adds_tf32(name) ? find_tf32(cx, name, device) : SX_OK;
+    }
     for (uint32_t i = 0; i < sx_device_count(); i++) {
-        const sx_device *candidate = sx_device_at(i);
-        if (sx_span_is(name, candidate->name)) {
-            *device = candidate;
-            return SX_OK;
-        }
-        size_t len = strlen(candidate->name);
+        const char *text = sx_device_at(i)->name;
+        size_t len = strlen(text);
         SX_ASSERT(used + len + 2 < sizeof(known));
         known[used] = ' ';
-        memcpy(&known[used + 1], candidate->name, len + 1);
+        memcpy(&known[used + 1], text, len + 1);
         used += len + 1;
     }
     int shown = name.len < SX_NAME_MAX ? (int)name.len : SX_NAME_MAX;
@@ -49,6 +106,16 @@ const sx_device *sx_device_class(const sx_device *device)
         }
     }
     return device;
+}
+
+bool sx_device_allows_tf32(const sx_device *device)
+{
+    for (uint32_t i = 0; i < device->rate_count; i++) {
+        if (device->rate[i].dtype == SX_F32 && device->rate[i].unit == SX_UNIT_TENSOR) {
+            return true;
+        }
+    }
+    return false;
 }
 
 /* ---- rates ---- */

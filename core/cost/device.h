@@ -41,8 +41,15 @@ typedef struct sx_device {
 /* ---- the table ---- */
 uint32_t sx_device_count(void);
 const sx_device *sx_device_at(uint32_t index);
-/* SX_INPUT: unknown name, with the known ones. */
+/* `name` is that of a row, or of a row that may do more: "h100+tf32" has tensor cores that multiply f32 with factors
+ * rounded to 11 bits, which a program must be compiled for by name. Such a device lies in cx's arena.
+ *   errors   SX_INPUT unknown name, with the known ones; SX_UNIMPLEMENTED the row cannot do that */
 sx_code sx_device_find(sx_ctx *cx, sx_span name, const sx_device **device);
+#define SX_DEVICE_TF32 "+tf32"
+/* The row whose constants the device of such a name has; NULL: there is none. */
+const sx_device *sx_device_row(sx_span name);
+/* May contractions of f32 round their factors to tf32? A device says so by a rate of f32 on its tensor cores. */
+bool sx_device_allows_tf32(const sx_device *device);
 
 /* The device by whose prices level 1 chooses programs for all devices of a class: those whose kernels give the same
  * bits for the same program, so that the choice must not depend on which of them it is. It is the first of the class

@@ -302,14 +302,13 @@ static const char *find_source(const char *which, size_t offset)
 
 static const char *source_of(const sx_device *device, const field *f)
 {
-    for (uint32_t i = 0; i < sx_device_count(); i++) {
-        if (sx_device_at(i) == device) {
-            const char *own = find_source(device->name, f->offset);
-            own = own != NULL ? own : find_source(device->program_class, f->offset);
-            return own != NULL ? own : "not told";
-        }
+    const sx_device *row = sx_device_row(sx_span_of(device->name));
+    if (row == NULL) {
+        return "its description";
     }
-    return "its description";
+    const char *own = find_source(row->name, f->offset);
+    own = own != NULL ? own : find_source(row->program_class, f->offset);
+    return own != NULL ? own : "not told";
 }
 
 bool sx_device_value_of(const sx_device *device, uint32_t index, sx_device_value *value)

@@ -8,7 +8,8 @@
  * own. Memory: two channels of DDR4-3200 at 80 %.
  *
  * GPUs: vendor data sheets and architecture white papers. Rates are dense; those of tensor cores are the ones that
- * add in f32 (f64, i32), which is what the numerics contract wants, so f16 that adds in f16 and tf32 are left out.
+ * add in f32 (f64, i32), which is what the numerics contract wants, so f16 that adds in f16 is left out. tf32 is no
+ * rate of a row: "h100+tf32" has it (device.c).
  * cores are multiprocessors, lanes the threads of a warp, and so many warps start a multiply-add in a cycle that
  * cores x lanes x 2 x boost clock gives their FP32 figure. l1 is the shared memory and L1 of a multiprocessor, l2 the
  * device's second level divided by multiprocessors. Laws of blocks: CUDA C++ programming guide, compute

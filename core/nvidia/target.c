@@ -38,7 +38,7 @@ static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *wha
     }
     sx_tile_unit unit = {.vectors = &target->vectors,
                          .matrix = target->matrix,
-                         .matrix_count = target->matrix_count,
+                         .matrix_count = target->matrix_count + target->rounding_count,
                          .shared_bytes = shared_bytes_of(target),
                          .threads = 1024,
                          .registers = 65536};
@@ -364,6 +364,13 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
         .name = "mma.m16n8k32." #element, .factor = (TYPE), .sum = SX_I32, .rows = 16, \
         .columns = 8, .steps = 32, .warps = 1, .numerics = EXACT                       \
     }
+/* Factors of f32 are rounded to 11 bits (ties away from 0) before they are multiplied. */
+#define MMA_TF32(number)                                                                       \
+    {                                                                                          \
+        .name = "mma.m16n8k8.tf32", .factor = SX_F32, .sum = SX_F32, .rows = 16, .columns = 8, \
+        .steps = 8, .warps = 1, .slice_least = SLICE_LEAST,                                    \
+        .numerics = "cvt.rna.tf32 mma.m16n8k8.tf32 of sm_" #number                             \
+    }
 /* How many columns an instruction has does not change how it adds up along k. */
 #define WGMMA(element, TYPE, n, wider)                                                             \
     {                                                                                              \
@@ -377,7 +384,7 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
 #define TARGET(number, ...)                                                            \
     static const sx_matrix_instruction matrix_##number[] = {                           \
         MMA(bf16, SX_BF16, number), MMA(f16, SX_F16, number), MMA_BYTES(s8, SX_I8),    \
-        MMA_BYTES(u8, SX_U8), __VA_ARGS__};                                            \
+        MMA_BYTES(u8, SX_U8), __VA_ARGS__ MMA_TF32(number)};                           \
     const sx_target sx_target_sm_##number = {                                          \
         .machine = &sx_machine_sm_##number,                                            \
         .vectors = {.lanes = SX_NVIDIA_LANES,                                          \
@@ -386,7 +393,8 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
                     .mask_registers = true,                                            \
                     .numerics = EXACT},                                                \
         .matrix = matrix_##number,                                                     \
-        .matrix_count = SX_COUNT(matrix_##number),                                     \
+        .matrix_count = SX_COUNT(matrix_##number) - 1,                                 \
+        .rounding_count = 1,                                                           \
         .memory_types = (1u << SX_DTYPE_COUNT) - 1,                                    \
         .lane_types = (1u << SX_DTYPE_COUNT) - 1,                                      \
         .spaces = 1u << SX_SPACE_MEMORY | 1u << SX_SPACE_SHARED,                       \
@@ -402,6 +410,6 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
 TARGET(80, );
 TARGET(86, );
 TARGET(89, );
-TARGET(90, WGMMAS(bf16, SX_BF16), WGMMAS(f16, SX_F16));
+TARGET(90, WGMMAS(bf16, SX_BF16), WGMMAS(f16, SX_F16), );
 TARGET(100, );
 TARGET(120, );

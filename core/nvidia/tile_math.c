@@ -93,7 +93,7 @@ sx_code sx_nvidia_begin_math(sx_nvidia_block *k)
         const sx_layout *layout = &o->held;
         if (m != NULL) {
             bool moves = sx_matrix_move_find(&o->held, element_bytes(k, which), &k->move[which]);
-            if (!moves && element_bytes(k, which) != 1) {
+            if (!moves && element_bytes(k, which) == 2) {
                 return SX_FAIL(k->l.cx, SX_UNIMPLEMENTED,
                                "kernel %s: ldmatrix does not load this factor", k->l.kernel->name);
             }
@@ -170,13 +170,22 @@ static uint32_t register_at(const sx_matrix_move *move, uint32_t per_word, uint3
     return at / per_word;
 }
 
-/* Bytes that lie apart along k, which ldmatrix does not turn: each is loaded, four of them make a register. */
-static void load_bytes(sx_nvidia_block *k, uint32_t which, uint32_t step)
+/* Elements that lie apart along k, which ldmatrix does not turn: each is loaded; four bytes make a register. */
+static void load_elements(sx_nvidia_block *k, uint32_t which, uint32_t step)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_tile_operand *o = &k->tile->operand[which];
     uint32_t count = sx_layout_count(&o->held, SX_HOME_REGISTER);
-    SX_ASSERT(!o->sum_inner && count % 4 == 0);
+    SX_ASSERT(!o->sum_inner);
+    if (element_bytes(k, which) == 4) {
+        for (uint32_t r = 0; r < count; r++) {
+            uint32_t at = sx_layout_apply(&o->held, &(sx_place){{r}});
+            SX_PTX_PUT(b, LD, SX_PTX_M(SX_PTX_SPACE_SHARED, SX_PTX_TYPE_B32), k->factor[which][r],
+                       sx_nvidia_element(&k->read[which], sx_at_row(at) + step, sx_at_column(at)));
+        }
+        return;
+    }
+    SX_ASSERT(element_bytes(k, which) == 1 && count % 4 == 0);
     for (uint32_t r = 0; r < count; r++) {
         uint32_t at = sx_layout_apply(&o->held, &(sx_place){{r}});
         sx_ptx_arg word = k->factor[which][r / 4];
@@ -212,13 +221,9 @@ uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_words *load,
     return move->matrices;
 }
 
-static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
+static void load_moved(sx_nvidia_block *k, uint32_t which, uint32_t step)
 {
     const sx_tile_operand *o = &k->tile->operand[which];
-    if (k->move[which].matrices == 0) {
-        load_bytes(k, which, step);
-        return;
-    }
     sx_nvidia_words load = {&k->read[which], &k->move[which], k->factor[which]};
     uint32_t taken[4];
     uint32_t count = sx_layout_count(&load.move->rows, SX_HOME_REGISTER);
@@ -228,14 +233,33 @@ static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
     }
 }
 
+static void load_matrices(sx_nvidia_block *k, uint32_t which, uint32_t step)
+{
+    const sx_layout *held = &k->tile->operand[which].held;
+    if (k->move[which].matrices == 0) {
+        load_elements(k, which, step);
+    } else {
+        load_moved(k, which, step);
+    }
+    if (k->tile->matrix->factor != SX_F32) {
+        return;
+    }
+    for (uint32_t r = 0; r < sx_layout_count(held, SX_HOME_REGISTER);
+         r++) { /* to the nearest tf32 */
+        SX_PTX_PUT(&k->l.b, CVT_TF32, SX_PTX_M(0), k->factor[which][r], k->factor[which][r]);
+    }
+}
+
 sx_ptx_op sx_nvidia_matrix_op(const sx_matrix_instruction *m)
 {
     bool whole = m->rows == 16 && m->columns == 8;
     bool shape = whole && m->steps == 16 && m->sum == SX_F32;
+    bool tf32 = whole && m->steps == 8 && m->sum == SX_F32 && m->factor == SX_F32;
     bool bytes =
         whole && m->steps == 32 && m->sum == SX_I32 && (m->factor == SX_I8 || m->factor == SX_U8);
     return shape && m->factor == SX_BF16  ? SX_PTX_OP_MMA_BF16_K16
            : shape && m->factor == SX_F16 ? SX_PTX_OP_MMA_F16_K16
+           : tf32                         ? SX_PTX_OP_MMA_TF32_K8
            : bytes                        ? SX_PTX_OP_MMA_INT8_K32
                                           : SX_PTX_OP_COUNT;
 }

@@ -28,7 +28,8 @@ static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *s
     cost->floor_ns = found.floor_ns;
     cost->cost_ns = a.refusal == NULL ? found.best[0].cost_ns : NO_LOWERING_NS;
     const sx_target *target = sx_target_find(NULL, device->target);
-    if (target != NULL && sx_search_copies_rows(&a, target->matrix, target->matrix_count) != 0) {
+    uint32_t matrices = target != NULL ? sx_search_matrices(device, target) : 0;
+    if (target != NULL && sx_search_copies_rows(&a, target->matrix, matrices) != 0) {
         uint32_t argument; /* a launch of its own copies it */
         (void)sx_rows_beside(&a, &argument);
         const sx_type *type = &a.input[argument];

@@ -133,6 +133,11 @@ static bool is_all_inline(const sx_body *body)
     return inlined;
 }
 
+uint32_t sx_search_matrices(const sx_device *device, const struct sx_target *target)
+{
+    return target->matrix_count + (sx_device_allows_tf32(device) ? target->rounding_count : 0);
+}
+
 const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
                                               const sx_matrix_instruction *matrix, uint32_t count)
 {
@@ -144,10 +149,9 @@ const sx_matrix_instruction *sx_search_matrix(const sx_analysis *a,
                   is_all_inline(a->body);
     sx_dtype left = a->input[a->lhs].dtype, right = a->input[a->rhs].dtype;
     for (uint32_t i = 0; i < count; i++) {
-        /* f32 is multiplied in f32: an instruction for it would round its factors. What follows a sum is computed
-         * in its type. */
+        /* What follows a sum is computed in its type. */
         bool sums = sx_dtype_bytes(matrix[i].sum) == a->lane_bytes;
-        if (matrix[i].factor != left || left != right || left == SX_F32 || !sums) {
+        if (matrix[i].factor != left || left != right || !sums) {
             continue;
         }
         if (found == NULL ? matrix[i].warps == 1
@@ -209,7 +213,8 @@ static sx_code search_contractions(sx_search_space *space)
     if (!runs_blocks(target) || space->device->block_threads == 0 || !sx_search_takes_blocks(a)) {
         return sx_search_dot(space);
     }
-    const sx_matrix_instruction *matrix = sx_search_matrix(a, target->matrix, target->matrix_count);
+    const sx_matrix_instruction *matrix =
+        sx_search_matrix(a, target->matrix, sx_search_matrices(space->device, target));
     sx_dtype lane = a->lane_bytes == 8 ? SX_F64 : SX_F32;
     bool lanes = a->input[a->lhs].dtype == lane && a->input[a->rhs].dtype == lane;
     if (matrix == NULL && !lanes) {
@@ -378,7 +383,7 @@ sx_code sx_search_smaller(sx_ctx *cx, const sx_analysis *a, const sx_device *dev
     result->more = true;
     if (a->kind == SX_KERNEL_DOT) { /* warps of an online sum hold the same whatever the schedule */
         const sx_matrix_instruction *matrix =
-            sx_search_matrix(a, target->matrix, target->matrix_count);
+            sx_search_matrix(a, target->matrix, sx_search_matrices(device, target));
         sx_search_result smaller;
         SX_TRY(search_block(&space, matrix, result->keep, &smaller));
         smaller.considered += result->considered;

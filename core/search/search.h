@@ -11,6 +11,8 @@
 #define SX_CORE_SEARCH_SEARCH_H
 #include "core/cost/cost.h"
 
+struct sx_target;
+
 /* A contraction on a device whose target runs blocks of threads (bindings of core/target) has block schedules beside
  * those of the loop IR. Where the target has a matrix instruction for what is multiplied, these come first whatever
  * the others cost, because they round in another way and a row must have the same bits in every batch: which is taken
@@ -68,6 +70,8 @@ sx_code sx_search_exhaustive(sx_ctx *cx, const sx_analysis *analysis, const sx_d
 sx_code sx_search_block(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                         const sx_matrix_instruction *matrix, uint32_t keep,
                         sx_search_result *result);
+/* How many of a target's matrix instructions a device may use: those that round what they multiply if it allows it. */
+uint32_t sx_search_matrices(const sx_device *device, const struct sx_target *target);
 /* The instruction by which a contraction is multiplied on a target, one of `matrix`; NULL: none of them. */
 const sx_matrix_instruction *sx_search_matrix(const sx_analysis *analysis,
                                               const sx_matrix_instruction *matrix, uint32_t count);

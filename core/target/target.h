@@ -99,6 +99,8 @@ struct sx_target {
     /* Its instructions that multiply small matrices. */
     const sx_matrix_instruction *matrix;
     uint32_t matrix_count;
+    /* So many behind them round what they multiply (tf32): for devices that allow it (sx_device_allows_tf32). */
+    uint32_t rounding_count;
     /* Types of elements that kernels read and write, and that instructions compute with: sets of 1 << sx_dtype. */
     uint32_t memory_types;
     uint32_t lane_types;

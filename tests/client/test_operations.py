@@ -275,6 +275,29 @@ def test_matrix_instructions_of_every_layout():
         assert len(kernels) == 1 and " matrix(" in kernels[0]["plan"], (kind, layout, kernels)
 
 
+def test_tf32_by_name_alone():
+    """Factors of f32 are rounded where the target says so, and nowhere else: other bits, another key, the same rows."""
+    module, keys = TMP / "tf32.sxm", set()
+    for target in ("h100", "h100+tf32", "a100", "a100+tf32", "rtx4090+tf32", "b200+tf32"):
+        allowed = target.endswith("+tf32")
+        for words in (["40x48x72", "--layout", "nn"], ["9x16x24", "--layout", "tt", "--epilogue", "bias,gelu,residual"],
+                      ["1x64x96", "--layout", "nt"]):
+            sx("compile", "--gemm", *words, "--dtype", "f32", "--target", target, "--assembler", "none", "-o", module)
+            said = json.loads(sx("explain", "--json", module).stdout)
+            assert [("k/8)" in k["plan"]) for k in said["kernels"]] == [allowed], (target, words, said["kernels"])
+            checks = {c["name"]: c for c in said["checks"]}
+            assert all(c["passed"] for c in checks.values()), (target, words, checks)
+            keys.add(said["key"])
+        assert said["target"] == target, said
+    assert len(keys) == 18, keys
+    said = json.loads(sx("determinism", "--json", module).stdout)["kernels"]
+    assert all(k["equal"] for k in said) and "rounded to tf32" in said[0]["plan"], said
+    sx("compile", ROOT / "tests" / "models" / "mlp.onnx", "--dim", "batch=4", "--target", "h100+tf32", "-o", module)
+    assert "k/8)" in sx("explain", "--all", module).stdout
+    done = sx("compile", "--gemm", "9x16x24", "--dtype", "f32", "--target", "x86-64-v3+tf32", "-o", module, status=4)
+    assert "x86-64-v3 has no tensor cores, it multiplies f32 in f32 alone" in done.stderr, done
+
+
 def test_attention_in_blocks():
     """One launch by matrix instructions where all types are narrow, and only there; its bits are those of its plan."""
     for kind, target, blocks in (("bf16", "h100", True), ("f16", "a100", True), ("f32", "h100", False)):

@@ -35,6 +35,9 @@ def values(name):
         match = follows or re.fullmatch(r"([a-z][a-z0-9 ]*?) ([0-9.]+(?: \S+)?)", line)
         if match:
             out[match[1]] = number(match[2])[0]
+    tf32 = subprocess.run([BIN, "targets", name + "+tf32"], capture_output=True, text=True, check=True,
+                          timeout=60).stdout
+    out["rate f32 tensor"] = number(re.search(r"rate f32 tensor ([0-9.]+ \S+)", tf32)[1])[0]
     out["second level"] = out["l2 capacity"] * out["cores"]
     out["both ways of links"] = 2 * out["link bandwidth"]
     return out

@@ -445,7 +445,7 @@ START_TEST(test_narrow_results_are_precise)
                        "%sreturn %%g as \"g\"\n}\n",
                        t, t, t, t, t, rows[r].last);
         ck_sx_ok(&cx, sx_graph_parse(&cx, sx_span_of(text), &graph));
-        ck_sx_ok(&cx, sxv_precise_bounds(&cx, graph, &bound));
+        ck_sx_ok(&cx, sxv_precise_bounds(&cx, graph, false, &bound));
         double got = bound[graph->output[0].node.i];
         ck_assert_msg(fabs(got - rows[r].bound) < 1e-12, "%s: %g, by hand %g", t, got,
                       rows[r].bound);

@@ -96,6 +96,10 @@ START_TEST(test_sources)
     }
     sx_device own = *row("h200");
     sx_device_value value;
+    own.name = "h200+tf32"; /* has the constants of its row */
+    ck_assert(sx_device_value_of(&own, 0, &value));
+    ck_assert_str_eq(value.source, "data sheet: multiprocessors");
+    own.name = "own";
     ck_assert(sx_device_value_of(&own, 0, &value));
     ck_assert_str_eq(value.source, "its description");
 }

@@ -137,7 +137,7 @@ static inline sx_tile_unit tiles_unit(const sx_target *target)
 {
     return (sx_tile_unit){.vectors = &target->vectors,
                           .matrix = target->matrix,
-                          .matrix_count = target->matrix_count,
+                          .matrix_count = target->matrix_count + target->rounding_count,
                           .shared_bytes =
                               target->machine->level == 90 ? SX_SMEM_BYTES_MAX : TILES_SHARED_MAX,
                           .threads = 1024,

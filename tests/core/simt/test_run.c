@@ -213,6 +213,29 @@ START_TEST(test_matmul_mma)
 }
 END_TEST
 
+/* Numbers next to small integers, to which tf32 rounds them from both sides. */
+START_TEST(test_matmul_tf32)
+{
+    float a[M * K], b[K * N], c[M * N], near_a[M * K], near_b[K * N];
+    for (int i = 0; i < M * K; i++) {
+        a[i] = small();
+        near_a[i] = a[i] * (1 + (float)(i % 3 - 1) * 0x1p-13F);
+    }
+    for (int i = 0; i < K * N; i++) {
+        b[i] = small();
+        near_b[i] = b[i] * (1 + (float)(i % 5 - 2) * 0x1p-14F);
+    }
+    launch_begin(&l, module, "matmul_tf32", (sx_ptx_dim){N / 8, M / 16, 1}, (sx_ptx_dim){32, 1, 1});
+    launch_in(&l, "a", near_a, sizeof near_a);
+    launch_in(&l, "b", near_b, sizeof near_b);
+    launch_out(&l, "c", c, sizeof c);
+    launch_number(&l, N);
+    launch_number(&l, K);
+    ck_sx_ok(&cx, launch_run(&cx, &l, order[_i].seed, order[_i].lazy));
+    check_matmul(a, b, c, true);
+}
+END_TEST
+
 START_TEST(test_collatz)
 {
     enum { COUNT = 100 };
@@ -332,6 +355,7 @@ int main(void)
     tcase_add_loop_test(tests, test_transpose, 0, orders);
     tcase_add_loop_test(tests, test_matmul, 0, 2 * orders);
     tcase_add_loop_test(tests, test_matmul_mma, 0, orders);
+    tcase_add_loop_test(tests, test_matmul_tf32, 0, orders);
     tcase_add_loop_test(tests, test_collatz, 0, orders);
     tcase_add_test(tests, test_equal_seeds);
     tcase_add_loop_test(tests, test_some_blocks, 0, 4);

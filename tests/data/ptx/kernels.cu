@@ -186,6 +186,28 @@ extern "C" __global__ void matmul_mma(const half *a, const half *b, float *c, in
     }
 }
 
+// The same with factors of f32 that are rounded to tf32, read one by one; k a multiple of 8.
+extern "C" __global__ void matmul_tf32(const float *a, const float *b, float *c, int n, int k)
+{
+    int lane = threadIdx.x, row = blockIdx.y * 16 + lane / 4, column = blockIdx.x * 8 + lane / 4;
+    float d[4] = {0, 0, 0, 0};
+    for (int p = lane % 4; p < k; p += 8) {
+        float from[6] = {a[row * k + p],     a[(row + 8) * k + p], a[row * k + p + 4], a[(row + 8) * k + p + 4],
+                         b[column * k + p], b[column * k + p + 4]};
+        unsigned x[6];
+        for (int i = 0; i < 6; i++) {
+            asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(x[i]) : "f"(from[i]));
+        }
+        asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+                     "{%0, %1, %2, %3};"
+                     : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                     : "r"(x[0]), "r"(x[1]), "r"(x[2]), "r"(x[3]), "r"(x[4]), "r"(x[5]));
+    }
+    for (int i = 0; i < 4; i++) {
+        c[(row + i / 2 * 8) * n + blockIdx.x * 8 + lane % 4 * 2 + i % 2] = d[i];
+    }
+}
+
 // Steps of the Collatz sequence: each thread leaves the loop when it likes.
 extern "C" __global__ void collatz(const unsigned *x, unsigned *steps, int n)
 {
