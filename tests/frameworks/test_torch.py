@@ -24,7 +24,7 @@ import symplex.torch  # noqa: E402
 from symplex.torch import _run  # noqa: E402
 
 SEED = int(os.environ.get("SX_SEED", "20261124"))
-OPTIONS = {"strict": True, "daemon": "never", "threads": 1}
+OPTIONS = {"strict": True, "daemon": "never", "threads": 1, "warm": False}  # test_torch_warm.py is about those
 
 
 def compiled(function, fullgraph=True, dynamic=False, **options):
@@ -38,19 +38,19 @@ class Counted:
 
     def __enter__(self):
         self.programs, self.runs = 0, 0
-        self.kept = _run.compile
+        self.kept = _run.compile_bytes, _run.opened
 
         def counted_compile(*args, **keywords):
             self.programs += 1
-            module = self.kept(*args, **keywords)
-            return Watched(module, self)
+            return self.kept[0](*args, **keywords)
 
         _run._modules.clear()
-        _run.compile = counted_compile
+        _run.compile_bytes = counted_compile
+        _run.opened = lambda *args: Watched(self.kept[1](*args), self)
         return self
 
     def __exit__(self, *_):
-        _run.compile = self.kept
+        _run.compile_bytes, _run.opened = self.kept
 
 
 class Watched:

@@ -19,7 +19,7 @@ from models import MODELS  # noqa: E402
 import symplex.torch  # noqa: E402
 
 SEED = int(os.environ.get("SX_SEED", "20261124"))
-OPTIONS = {"strict": True, "daemon": "never", "threads": 2}
+OPTIONS = {"strict": True, "daemon": "never", "threads": 2, "warm": False}
 WORSE, UNITS = 8, 32
 
 

@@ -127,7 +127,7 @@ def tried(op, sample):
     torch._dynamo.reset()
     try:
         got = torch.compile(function, backend="symplex", fullgraph=True, dynamic=False,
-                            options={"strict": True, "daemon": "never", "threads": 1})(*args)
+                            options={"strict": True, "daemon": "never", "threads": 1, "warm": False})(*args)
     except Exception as error:
         cause = error
         while cause is not None and not isinstance(cause, symplex.Error):

@@ -35,6 +35,9 @@ class Module(_c.Module):
     def __init__(self, *opened: Any) -> None:
         _OPEN.add(self)
 
+    file: bytes | None = None
+    """Of a module that symplex.torch compiled: what it was opened from."""
+
     compiled: dict[str, Any] | None = None
     """Of a module that was compiled here: key, tier, hit, cost_s, total_s."""
 

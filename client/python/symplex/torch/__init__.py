@@ -11,9 +11,10 @@ from __future__ import annotations
 import torch._dynamo
 
 from symplex.torch._backend import backend
+from symplex.torch._entries import warm_starts
 from symplex.torch._operators import Linear, conv2d, scaled_dot_product_attention
 
-__all__ = ["Linear", "backend", "conv2d", "scaled_dot_product_attention"]
+__all__ = ["Linear", "backend", "conv2d", "scaled_dot_product_attention", "warm_starts"]
 
 try:
     torch._dynamo.register_backend(backend, name="symplex")

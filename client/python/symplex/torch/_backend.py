@@ -11,7 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from symplex._errors import UsageError
-from symplex.torch._parts import Options, build
+from symplex.torch._parts import Built, Options, build
 
 _OPTIONS = ("target", "exact", "approximate", "range_any", "refresh", "objective", "disabled_rules", "daemon", "socket",
             "threads", "message", "progress")
@@ -26,25 +26,45 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {k: v for k, v in table.items() if k._schema.name.split("::")[1] not in _WHOLE}
 
 
+@functools.cache
+def _warm() -> Any:
+    """The module for warm starts, which reads much of what is PyTorch's own; None where that is another version's."""
+    try:
+        from symplex.torch import _warm as module
+        return module if module.is_known() else None
+    except (ImportError, AttributeError):
+        return None
+
+
 def _options(given: dict[str, Any] | None) -> Options:
     given = dict(given or {})
-    strict = bool(given.pop("strict", False))
+    strict, warm = bool(given.pop("strict", False)), bool(given.pop("warm", True))
     unknown = sorted(set(given) - set(_OPTIONS))
     if unknown:
-        raise UsageError(f"torch.compile, options: {', '.join(unknown)}; known are strict, {', '.join(_OPTIONS)}")
-    return Options(strict, given)
+        raise UsageError(f"torch.compile, options: {', '.join(unknown)}; known are strict, warm, {', '.join(_OPTIONS)}")
+    return Options(strict, warm, given)
 
 
 def backend(module: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any] | None = None,
             mode: str | None = None) -> Callable[..., Any]:
-    """`torch.compile(model, backend="symplex", options={...})`: "strict", and options of symplex.compile."""
+    """`torch.compile(model, backend="symplex", options={...})`: "strict", "warm", and options of symplex.compile."""
     if mode not in (None, "default"):
         raise UsageError(f"torch.compile, mode: {mode!r}, known is 'default'")
     settings = _options(options)
 
-    def compiler(graph: fx.GraphModule, example: list[Any]) -> Callable[[list[Any]], Any]:
-        return build(graph, settings)
+    def make(forward: Callable[[Built], None], backward: Callable[[Built], None]) -> Callable[..., Any]:
+        """By AOT autograd; both are told what was built."""
+        def compiler(told: Callable[[Built], None], graph: fx.GraphModule, example: list[Any]) -> Callable[..., Any]:
+            built = build(graph, settings)
+            told(built)
+            return built.boxed()
 
-    make = aot_autograd(fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler,
-                        decompositions=decompositions(), partition_fn=min_cut_rematerialization_partition)
-    return make(module, inputs)
+        ahead, back = functools.partial(compiler, forward), functools.partial(compiler, backward)
+        return aot_autograd(fw_compiler=ahead, bw_compiler=back, inference_compiler=ahead,
+                            decompositions=decompositions(),
+                            partition_fn=min_cut_rematerialization_partition)(module, inputs)
+
+    warm = _warm() if settings.warm else None
+    if warm is None:
+        return make(lambda built: None, lambda built: None)
+    return warm.compiled(module, inputs, settings, make)

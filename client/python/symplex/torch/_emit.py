@@ -20,6 +20,10 @@ class Unsupported(Exception):
     """What a program of symplex cannot say; the text names it."""
 
 
+class Undescribed(Exception):
+    """Why nothing is kept of a graph for other processes."""
+
+
 class Value(NamedTuple):
     name: str
     dtype: str

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import operator
+import types
 import warnings
 from typing import Any, Callable, Mapping, NamedTuple
 
@@ -11,7 +12,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from symplex._errors import CompileError, InputError, LimitExceeded, Unimplemented
-from symplex.torch._emit import Unsupported
+from symplex.torch._emit import Undescribed, Unsupported
 from symplex.torch._lower import check, is_symbolic, is_view
 from symplex.torch._run import Part
 
@@ -20,6 +21,7 @@ _NAMES_MAX = 6
 
 class Options(NamedTuple):
     strict: bool
+    warm: bool
     compiling: dict[str, Any]
 
 
@@ -40,11 +42,16 @@ def _refused(graph: fx.Graph) -> dict[fx.Node, str]:
     return refused
 
 
-def _told(reasons: list[str], strict: bool) -> None:
+def _told(reasons: list[str], strict: bool) -> str:
     names = list(dict.fromkeys(r for r in reasons if r))
     text = "; ".join(names[:_NAMES_MAX]) + (f"; and {len(names) - _NAMES_MAX} more" if len(names) > _NAMES_MAX else "")
     if strict:
         raise Unimplemented(f"symplex.torch: what cannot be compiled (strict): {text}")
+    warn(text)
+    return text
+
+
+def warn(text: str) -> None:
     warnings.warn(f"symplex: PyTorch runs a part of the model: {text}", RuntimeWarning, stacklevel=2)
 
 
@@ -72,10 +79,36 @@ def _computes(nodes: Any) -> bool:
     return any(not (is_view(n) or n.target is operator.getitem or is_symbolic(n.meta.get("val"))) for n in nodes)
 
 
-def _split(module: fx.GraphModule, refused: dict[fx.Node, str], options: Options) -> Callable[..., Any]:
+class Whole:
+    """A graph that PyTorch runs, with parts in it that are compiled."""
+
+    def __init__(self, module: fx.GraphModule) -> None:
+        self.module = module
+        self.run: Callable[[list[Any]], Any] = lambda args: module.forward(*args)
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """Its Python, and what that reads of the graph module."""
+        code = self.module.graph.python_code("self")
+        names = {str(n.target) for n in self.module.graph.nodes if n.op in ("get_attr", "call_module")}
+        parts = {name: getattr(self.module, name, None) for name in names}
+        for name, value in parts.items():
+            if not isinstance(value, _Call) and type(value) is not torch.Tensor:
+                raise Undescribed(f"{name}, which is no plain tensor")
+        return code.src, dict(code.globals), parts
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        source, known, parts = state
+        owner = types.SimpleNamespace(**parts)
+        exec(compile(source, "<symplex>", "exec"), known)
+        forward = known["forward"]
+        self.run = lambda args: forward(owner, *args)
+
+
+def _split(module: fx.GraphModule, refused: dict[fx.Node, str], options: Options) -> tuple[Whole, str]:
     partitioner = CapabilityBasedPartitioner(module, _Support(refused), allows_single_node_partition=True)
     parts = [p for p in partitioner.propose_partitions() if _computes(p.nodes)]
     whole = partitioner.fuse_partitions(parts)
+    text = _told(list(refused.values()), options.strict)
     problems: list[str] = []
     for name, child in list(whole.named_children()):
         if not name.startswith("fused_") or not isinstance(child, fx.GraphModule):
@@ -86,35 +119,38 @@ def _split(module: fx.GraphModule, refused: dict[fx.Node, str], options: Options
         except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError) as error:
             problems.append(str(error))
     if problems:
-        _told(problems, options.strict)
+        text = f"{text}; {_told(problems, options.strict)}"
     whole.recompile()
-    return whole.forward
+    return Whole(whole), text
 
 
-def boxed(run: Callable[[list[Any]], Any]) -> Callable[[list[Any]], Any]:
-    """Takes its arguments as one list and empties it, so that they may die before the results are read."""
-    def call(args: list[Any]) -> Any:
-        results = run(args)
-        args.clear()
-        return results
+class Built(NamedTuple):
+    """What runs a graph of ATen operators, and what was said about parts that PyTorch runs."""
 
-    call._boxed_call = True  # type: ignore[attr-defined]
-    return call
+    whole: Part | Whole
+    told: str
+
+    def boxed(self) -> Callable[[list[Any]], Any]:
+        """Takes its arguments as one list and empties it, so that they may die before the results are read."""
+        run = (self.whole.only if isinstance(self.whole, Part) else None) or self.whole.run
+
+        def call(args: list[Any]) -> Any:
+            results = run(args)
+            args.clear()
+            return results
+
+        call._boxed_call = True  # type: ignore[attr-defined]
+        return call
 
 
-def build(module: fx.GraphModule, options: Options) -> Callable[[list[Any]], Any]:
-    """What runs a graph of ATen operators: all of it compiled, or parts of it."""
+def build(module: fx.GraphModule, options: Options) -> Built:
+    """All of a graph compiled, or parts of it."""
     refused = _refused(module.graph)
     if refused:
-        _told(list(refused.values()), options.strict)
-    elif _computes(n for n in module.graph.nodes if n.op == "call_function"):
+        return Built(*_split(module, refused, options))
+    if _computes(n for n in module.graph.nodes if n.op == "call_function"):
         try:
-            part = Part(module, options.compiling)
-            return boxed(part.only or part.run)
+            return Built(Part(module, options.compiling), "")
         except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError) as error:
-            _told([str(error)], options.strict)
-            return boxed(lambda args: module.forward(*args))
-    if not refused:
-        return boxed(lambda args: module.forward(*args))
-    run = _split(module, refused, options)
-    return boxed(lambda args: run(*args))
+            return Built(Whole(module), _told([str(error)], options.strict))
+    return Built(Whole(module), "")

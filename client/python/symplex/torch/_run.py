@@ -10,10 +10,10 @@ import sympy
 import torch
 from torch import fx
 
-from symplex._compile import compile
+from symplex._compile import compile_bytes
 from symplex._errors import CompileError, InputError, LayoutError, LimitExceeded, Unimplemented
-from symplex._module import Module
-from symplex.torch._emit import Unsupported
+from symplex._module import Module, load
+from symplex.torch._emit import Undescribed, Unsupported
 from symplex.torch._lower import Program, arguments_of, is_symbolic, lower
 
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
@@ -34,8 +34,16 @@ def compiled(text: str | None, options: dict[str, Any]) -> Module | None:
     key = text, tuple(sorted((k, repr(v)) for k, v in options.items()))
     module = _modules.get(key)
     if module is None:
-        module = compile(text, **{"threads": torch.get_num_threads(), **options})
+        made, info = compile_bytes(text, **{k: v for k, v in options.items() if k != "threads"})
+        module = opened(made, options)
+        module.compiled = info
         _modules[key] = module
+    return module
+
+
+def opened(made: bytes, options: dict[str, Any]) -> Module:
+    module = load(made, threads=options.get("threads", torch.get_num_threads()))
+    module.file = made
     return module
 
 
@@ -44,7 +52,7 @@ class Entry:
     program, as each loop over arguments would cost as much as a small kernel does."""
 
     def __init__(self, program: Program, module: Module | None) -> None:
-        self.module = module
+        self.program, self.module = program, module
         known: dict[str, Any] = {"module": module, "empty": _empty, "LayoutError": LayoutError, "cpu": _CPU,
                                  "torch_empty": torch.empty}
         lines = _module_call(program, module, known) if module is not None else []
@@ -106,6 +114,20 @@ class Part:
         if not self.symbols:
             entry = self._add(())
             self.only = None if self.constants else entry.call
+
+    def __getstate__(self) -> tuple[Any, ...]:
+        """What a process needs that has not seen the graph."""
+        if self.symbols:
+            raise Undescribed("a symbolic extent")
+        (entry,) = self.entries.values()
+        return entry.program._replace(text=None), entry.module, self.constants
+
+    def __setstate__(self, state: tuple[Any, ...]) -> None:
+        program, module, self.constants = state
+        self.symbols = []
+        entry = Entry(program, module)
+        self.entries = {(): entry}
+        self.only = None if self.constants else entry.call
 
     def _add(self, key: tuple[int, ...]) -> Entry:
         known = {symbol: value for (symbol, _, _), value in zip(self.symbols, key)}
