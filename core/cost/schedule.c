@@ -20,6 +20,8 @@
 #define STRIP_CYCLES 24.0 /* prologue and stores of one register block */
 #define UNHIDDEN 0.1      /* share of the shorter of computing and moving that does not overlap */
 #define SCATTERED_CYCLES 1.0 /* an element that goes to its lane by itself */
+#define SCATTERED_LINE_CYCLES \
+    3.0 /* the same where each comes from a line of its own: maps that transpose */
 #define LINE_BYTES 64.0
 #define SCORE_CYCLES 8.0 /* power, maximum, sum: per vector of scores */
 
@@ -102,6 +104,8 @@ double sx_model_overlapped(const sx_device *device, const sx_analysis *a, double
     return sx_model_overlap(computing, sx_device_move_ns(device, a->bytes));
 }
 
+/* The source comes from memory; the panels go no further than the level that the cores share, if they fit half of it,
+ * as the next launch reads them. */
 static double pack_ns(const sx_device *device, const sx_analysis *a, double width)
 {
     double panels = sx_whole((double)a->extent[SX_ROLE_COLUMN] / width);
@@ -109,7 +113,10 @@ static double pack_ns(const sx_device *device, const sx_analysis *a, double widt
     double packed = rows * panels * width;
     double source = rows * (double)a->extent[SX_ROLE_COLUMN];
     double copying = 2 * packed / (device->l2_bytes_per_ns * device->cores);
-    return device->launch_ns + fmax(copying, sx_device_move_ns(device, source + packed));
+    double kept = packed <= device->l3_bytes / 2 && device->l3_bytes_per_ns > 0 ? packed : 0;
+    double moving = sx_device_move_ns(device, source + packed - kept);
+    moving += kept > 0 ? kept / (device->l3_bytes_per_ns * device->cores) : 0;
+    return device->launch_ns + fmax(copying, moving);
 }
 
 void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
@@ -246,6 +253,7 @@ static double price_rows(const pricing *p)
         return sx_model_warp_rows_ns(device, a, p->s, points, work);
     }
     double rounds = ceil(points / device->cores);
+    work += a->scattered * SCATTERED_LINE_CYCLES / device->ghz / device->cores;
     return work * rounds * device->cores / points + rounds * POINT_NS;
 }
 

@@ -208,6 +208,25 @@ bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim
            a->view.stride[argument][dim] == 1;
 }
 
+static double points_read(const sx_analysis *a, uint32_t argument)
+{
+    double points = 1;
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        points *= a->view.stride[argument][d] != 0 ? (double)a->view.extent[d] : 1;
+    }
+    return points;
+}
+
+/* Elements of maps and rows that are read lane by lane: those that lie apart along the lanes. */
+static double apart_along_lanes(const sx_analysis *a)
+{
+    double sum = 0;
+    for (uint32_t k = 0; k < a->body->arg_count && a->lane != SX_NO_DIM; k++) {
+        sum += a->view.stride[k][a->lane] > 1 ? points_read(a, k) : 0;
+    }
+    return sum;
+}
+
 /* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or
  * the inner dimension. */
 static double scattered_elements(const sx_analysis *a)
@@ -221,11 +240,7 @@ static double scattered_elements(const sx_analysis *a)
         bool query = a->dot != SX_NO_INSTR && k == a->lhs;
         bool apart = a->row != SX_NO_DIM && a->view.stride[k][a->row] > 1;
         bool turned = sx_analysis_is_turned(a, k, query ? first_inner : a->keys);
-        double points = apart && !turned ? 1 : 0;
-        for (uint32_t d = 0; d < a->view.rank; d++) {
-            points *= a->view.stride[k][d] != 0 ? (double)a->view.extent[d] : 1;
-        }
-        sum += points;
+        sum += apart && !turned ? points_read(a, k) : 0;
     }
     return sum;
 }
@@ -377,6 +392,9 @@ static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
     }
     find_varies(body, &a->view, a->varies);
     collect(a);
+    if (a->kind == SX_KERNEL_MAP || a->kind == SX_KERNEL_ROW) {
+        a->scattered = apart_along_lanes(a);
+    }
     sx_analysis_count_work(a);
     return SX_OK;
 }

@@ -219,8 +219,12 @@ def _select_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int, in
 
 
 def triangle(e: Emitter, shape: Sequence[Any], diagonal: int) -> Value:
-    """True on and below a diagonal of the last two dimensions."""
-    row, column = e.iota(0, "i64", shape[-2:]), e.iota(1, "i64", shape[-2:])
+    """True on and below a diagonal of the last two dimensions. Positions are i32 where they fit, so that attention takes
+    the mask into its kernel: lanes of 8 bytes have none."""
+    wide = any(isinstance(n, int) and n > 1 << 30 for n in shape[-2:])
+    positions = "i64" if wide else "i32"
+    diagonal = diagonal if wide else max(min(diagonal, 1 << 30), -1 << 30)
+    row, column = e.iota(0, positions, shape[-2:]), e.iota(1, positions, shape[-2:])
     return e.broadcast(e.compare(column, "le", e.with_number("add", row, diagonal)), shape)
 
 
