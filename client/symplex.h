@@ -381,6 +381,7 @@ typedef enum {
     SYMPLEX_PERMUTE /* to: what the source of the pair has whose target is `place`; zeros where there is none */
 } symplex_collective;
 typedef enum { SYMPLEX_SUM, SYMPLEX_PRODUCT, SYMPLEX_MAX, SYMPLEX_MIN } symplex_combine;
+#define SYMPLEX_NO_LAUNCH UINT32_MAX
 typedef struct {
     uint32_t source, target; /* places */
 } symplex_pair;
@@ -388,9 +389,9 @@ typedef struct {
  * `place`. Pieces are of equal size and lie one behind the other. */
 typedef struct {
     symplex_collective kind;
-    const char *axis; /* of the mesh, "dp" */
+    const char *axis; /* of the mesh, "dp"; "": of all ranks, what the library itself asks */
     uint32_t first, stride, count, place;
-    uint32_t launch; /* its number in the module, for messages */
+    uint32_t launch; /* its number in the module, for messages; SYMPLEX_NO_LAUNCH where the library itself asks */
     symplex_dtype dtype;
     symplex_combine combine;
     const symplex_pair *pair; /* [pair_count] sources ascend */
@@ -416,7 +417,9 @@ typedef struct {
 /* How many ranks run the module together; 1: it needs no communicator. */
 SYMPLEX_API uint32_t symplex_module_ranks(const symplex_module *module);
 /* Which rank this module is, and how it reaches the others. The structure is copied; what `self` points to is used
- * until the module is closed.
+ * until the module is closed. Before the first collective after it, the ranks compare which program and which module
+ * they run, in an all-gather of 64 bytes from all ranks: the run fails with SYMPLEX_MISMATCH, which names rank and key,
+ * where they differ. So all ranks join before any of them runs again.
  *   errors   SYMPLEX_INPUT another number of ranks than the module has, with both; SYMPLEX_USAGE a function is NULL */
 SYMPLEX_API symplex_code symplex_module_join(symplex_module *module,
                                              const symplex_communicator *communicator,

@@ -16,6 +16,7 @@ struct symplex_module {
     /* symplex_ranks.c: as the caller gave it, and for the runtime. */
     symplex_communicator caller;
     sxr_communicator communicator;
+    bool agreed; /* since it joined, the ranks have found that they run the same module */
 };
 
 /* Each call has a context of its own. */

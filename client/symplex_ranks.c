@@ -39,9 +39,70 @@ static sx_code take_failure(sx_ctx *cx, symplex_code code, const symplex_error *
                    error->text[0] != '\0' ? error->text : "it failed, and does not say why");
 }
 
+/* ---- do the ranks run the same module? ---- */
+
+/* What a rank says of its module. */
+typedef struct {
+    sx_key program, module;
+} passport;
+
+static sx_code name_difference(sx_ctx *cx, const passport *of, uint32_t rank)
+{
+    char key[2][SX_KEY_TEXT_SIZE];
+    bool same_program = sx_key_equal(&of[rank].program, &of[0].program);
+    sx_key_print(same_program ? &of[0].module : &of[0].program, key[0]);
+    sx_key_print(same_program ? &of[rank].module : &of[rank].program, key[1]);
+    const char *hint = "one module for all ranks: compile once and send it, or a session";
+    sx_code code =
+        SX_FAIL(cx, SX_MISMATCH, "ranks disagree: rank %u runs %s %.16s, rank 0 %.16s", rank,
+                same_program ? "another build of the program: module" : "program", key[1], key[0]);
+    (void)snprintf(cx->error.hint, sizeof(cx->error.hint), "%s", hint);
+    return code;
+}
+
+/* Before the first collective: other modules could still agree on every collective, and give wrong results. */
+static sx_code agree(sx_ctx *cx, symplex_module *module)
+{
+    const sx_module *own = sxr_module(module->program);
+    const symplex_communicator *c = &module->caller;
+    passport mine, *all = SX_NEW_ARRAY(cx, passport, c->rank_count);
+    symplex_error error = {.code = SYMPLEX_OK};
+    if (all == NULL) {
+        return cx->error.code;
+    }
+    memcpy(mine.program.byte, own->info->key, sizeof(mine.program.byte));
+    SX_TRY(sx_module_digest(cx, own, &mine.module));
+    const symplex_exchange told = {.kind = SYMPLEX_ALL_GATHER,
+                                   .axis = "",
+                                   .stride = 1,
+                                   .count = c->rank_count,
+                                   .place = c->rank,
+                                   .launch = SYMPLEX_NO_LAUNCH,
+                                   .dtype = SYMPLEX_U8,
+                                   .combine = SYMPLEX_SUM,
+                                   .from = &mine,
+                                   .from_size = sizeof(mine),
+                                   .to = all,
+                                   .to_size = sizeof(mine) * c->rank_count};
+    symplex_code code = c->all_gather(c->self, &told, &error);
+    if (code != SYMPLEX_OK) {
+        return take_failure(cx, code, &error);
+    }
+    for (uint32_t r = 1; r < c->rank_count; r++) {
+        if (!sx_key_equal(&all[r].module, &all[0].module)) {
+            return name_difference(cx, all, r);
+        }
+    }
+    module->agreed = true;
+    return SX_OK;
+}
+
+/* ---- collectives ---- */
+
 static sx_code exchange(sx_ctx *cx, void *self, const sxr_exchange *x)
 {
-    const symplex_module *module = self;
+    symplex_module *module = self;
+    SX_TRY(module->agreed ? SX_OK : agree(cx, module));
     char axis[SX_NAME_MAX + 1];
     symplex_error error = {.code = SYMPLEX_OK};
     (void)snprintf(axis, sizeof(axis), "%.*s", (int)x->axis.len, (const char *)x->axis.ptr);
@@ -102,6 +163,7 @@ symplex_code symplex_module_join(symplex_module *module, const symplex_communica
     sx_code code = sxr_join(&cx, module->program, &own);
     if (code == SX_OK) {
         module->caller = *c;
+        module->agreed = false;
         module->communicator = own;
         code = sxr_join(&cx, module->program, &module->communicator);
     }

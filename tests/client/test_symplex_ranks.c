@@ -3,8 +3,10 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "protocol/module.h"
 #include "tests/lib/test.h"
 
 #define RANKS 3u
@@ -24,6 +26,7 @@ typedef struct {
     const void *from[RANKS];
     bool refuses;
     uint32_t aborted;
+    uint32_t asked; /* all-gathers of the library itself */
 } meeting;
 
 typedef struct {
@@ -44,6 +47,9 @@ static symplex_code meet(void *self, const symplex_exchange *exchange, symplex_e
         return SYMPLEX_BUSY;
     }
     ck_assert(exchange->count == RANKS && exchange->place == own->rank && exchange->first == 0);
+    bool library = exchange->launch == SYMPLEX_NO_LAUNCH;
+    ck_assert_str_eq(exchange->axis, library ? "" : "dp");
+    own->at->asked += library && own->rank == 0 ? 1 : 0;
     own->at->from[own->rank] = exchange->from;
     (void)pthread_barrier_wait(&own->at->barrier);
     symplex_exchange_run(exchange, own->at->from);
@@ -54,7 +60,7 @@ static symplex_code meet(void *self, const symplex_exchange *exchange, symplex_e
 static void give_up(void *self, const symplex_error *error)
 {
     rank *own = self;
-    ck_assert_int_eq(error->code, SYMPLEX_BUSY);
+    ck_assert_int_eq(error->code, own->at->refuses ? SYMPLEX_BUSY : SYMPLEX_MISMATCH);
     own->at->aborted |= 1u << own->rank;
 }
 
@@ -70,22 +76,53 @@ static void bind(rank *own, symplex_role role, const char *name, float *memory, 
     ck_assert_msg(code == SYMPLEX_OK, "%s", own->error.text);
 }
 
-static void open_ranks(meeting *m, rank ranks[RANKS])
+/* The same module, but that it says of itself that it is slower by a nanosecond. */
+static void alter(void **bytes, size_t *size)
+{
+    sx_ctx cx;
+    sx_buf out;
+    sx_module module;
+    sx_ctx_init(&cx, (size_t)64 << 20);
+    sx_buf_init(&out, (size_t)64 << 20);
+    void *aligned = aligned_alloc(64, (*size + 63) / 64 * 64);
+    memcpy(aligned, *bytes, *size);
+    ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){aligned, *size}, true, &module));
+    sx_module_info info = *module.info;
+    info.cost_ns += 1;
+    module.info = &info;
+    ck_sx_ok(&cx, sx_module_encode(&cx, &module, &out));
+    ck_assert_uint_eq(out.len, *size);
+    memcpy(*bytes, out.ptr, *size);
+    free(aligned);
+    sx_buf_fini(&out);
+    sx_ctx_fini(&cx);
+}
+
+/* One module for all ranks; rank 2 that of `other` if it is not NULL, or an altered one if it is the same. */
+static void open_ranks(meeting *m, rank ranks[RANKS], const symplex_program *other)
 {
     symplex_error error;
     symplex_client *client;
-    void *bytes;
-    size_t size;
+    void *bytes[2] = {NULL, NULL};
+    size_t size[2];
     const symplex_options options = {.daemon = SYMPLEX_DAEMON_NEVER};
     const symplex_program program = {
         .bytes = text, .size = sizeof(text) - 1, .target = "x86-64-v3"};
     ck_assert_int_eq(symplex_open(&options, &client, &error), SYMPLEX_OK);
-    symplex_code code = symplex_compile(client, &program, &bytes, &size, NULL, &error);
-    ck_assert_msg(code == SYMPLEX_OK, "%s", error.text);
+    for (uint32_t i = 0; i < (other != NULL ? 2 : 1); i++) {
+        symplex_code code =
+            symplex_compile(client, i == 0 ? &program : other, &bytes[i], &size[i], NULL, &error);
+        ck_assert_msg(code == SYMPLEX_OK, "%s", error.text);
+    }
+    if (other != NULL && other->bytes == text) {
+        alter(&bytes[1], &size[1]);
+    }
     for (uint32_t r = 0; r < RANKS; r++) {
         rank *own = &ranks[r];
+        uint32_t which = r == 2 && other != NULL ? 1 : 0;
         *own = (rank){.at = m, .rank = r};
-        ck_assert_int_eq(symplex_module_open(bytes, size, 1, &own->module, &error), SYMPLEX_OK);
+        ck_assert_int_eq(symplex_module_open(bytes[which], size[which], 1, &own->module, &error),
+                         SYMPLEX_OK);
         ck_assert_uint_eq(symplex_module_ranks(own->module), RANKS);
         for (uint32_t i = 0; i < 6; i++) {
             own->x[i] = (float)(r * 10 + i);
@@ -96,7 +133,8 @@ static void open_ranks(meeting *m, rank ranks[RANKS])
         bind(own, SYMPLEX_OUTPUT_TENSOR, "most", own->most, sizeof(own->most));
         bind(own, SYMPLEX_OUTPUT_TENSOR, "sent", own->sent, sizeof(own->sent));
     }
-    symplex_free(bytes);
+    symplex_free(bytes[0]);
+    symplex_free(bytes[1]);
     symplex_close(client);
 }
 
@@ -107,19 +145,32 @@ static void *run_rank(void *self)
     return NULL;
 }
 
-START_TEST(test_ranks_of_the_caller)
+static void run_ranks(rank ranks[RANKS], bool join)
 {
-    static rank ranks[RANKS];
-    meeting m = {.refuses = false};
-    open_ranks(&m, ranks);
-    ck_assert_int_eq(pthread_barrier_init(&m.barrier, NULL, RANKS), 0);
     for (uint32_t r = 0; r < RANKS; r++) {
         const symplex_communicator c = communicator_of(&ranks[r]);
-        ck_assert_int_eq(symplex_module_join(ranks[r].module, &c, NULL), SYMPLEX_OK);
+        ck_assert(!join || symplex_module_join(ranks[r].module, &c, NULL) == SYMPLEX_OK);
+    }
+    for (uint32_t r = 0; r < RANKS; r++) {
         ck_assert_int_eq(pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]), 0);
     }
     for (uint32_t r = 0; r < RANKS; r++) {
         ck_assert_int_eq(pthread_join(ranks[r].thread, NULL), 0);
+    }
+}
+
+START_TEST(test_ranks_of_the_caller)
+{
+    static rank ranks[RANKS];
+    meeting m = {.refuses = false};
+    open_ranks(&m, ranks, NULL);
+    ck_assert_int_eq(pthread_barrier_init(&m.barrier, NULL, RANKS), 0);
+    run_ranks(ranks, true);
+    run_ranks(ranks, false);
+    ck_assert_uint_eq(m.asked, 1); /* once, and again where they join again */
+    run_ranks(ranks, true);
+    ck_assert_uint_eq(m.asked, 2);
+    for (uint32_t r = 0; r < RANKS; r++) {
         ck_assert_msg(ranks[r].code == SYMPLEX_OK, "%s", ranks[r].error.text);
         for (uint32_t i = 0; i < 6; i++) {
             ck_assert(ranks[r].sum[i] == (float)(30 + 3 * i));
@@ -136,12 +187,42 @@ START_TEST(test_ranks_of_the_caller)
 }
 END_TEST
 
+/* Modules whose collectives are the same, of another program, or of the same compiled in another way: the difference
+ * is named, and no output is written. */
+START_TEST(test_other_modules)
+{
+    static rank ranks[RANKS];
+    meeting m = {.refuses = false};
+    char other[sizeof(text) + 64];
+    const char *cut = strstr(text, "    return");
+    (void)snprintf(other, sizeof(other), "%.*s    %%4 = negate(%%0) : f32[6]\n    return %%4%s",
+                   (int)(cut - text), text, cut + strlen("    return %0"));
+    const symplex_program program[] = {
+        {.bytes = other, .size = strlen(other), .target = "x86-64-v3"},
+        {.bytes = text, .size = sizeof(text) - 1, .target = "x86-64-v3"}};
+    static const char *const error[] = {
+        "ranks disagree: rank 2 runs program ",
+        "ranks disagree: rank 2 runs another build of the program: module "};
+    open_ranks(&m, ranks, &program[_i]);
+    ck_assert_int_eq(pthread_barrier_init(&m.barrier, NULL, RANKS), 0);
+    run_ranks(ranks, true);
+    for (uint32_t r = 0; r < RANKS; r++) {
+        ck_assert_int_eq(ranks[r].code, SYMPLEX_MISMATCH);
+        ck_assert_msg(strstr(ranks[r].error.text, error[_i]) != NULL, "%s", ranks[r].error.text);
+        ck_assert(ranks[r].sum[1] == 0 && ranks[r].all[1] == 0);
+        symplex_module_close(ranks[r].module);
+    }
+    ck_assert_uint_eq(m.aborted, 7);
+    (void)pthread_barrier_destroy(&m.barrier);
+}
+END_TEST
+
 START_TEST(test_failures)
 {
     static rank ranks[RANKS];
     meeting m = {.refuses = true};
     symplex_error error;
-    open_ranks(&m, ranks);
+    open_ranks(&m, ranks, NULL);
     rank *own = &ranks[1];
     ck_assert_int_eq(symplex_module_run(own->module, &error), SYMPLEX_USAGE);
     ck_assert_ptr_nonnull(strstr(error.text, "3 ranks run the module together: no communicator"));
@@ -155,7 +236,7 @@ START_TEST(test_failures)
     c = communicator_of(own);
     ck_assert_int_eq(symplex_module_join(own->module, &c, &error), SYMPLEX_OK);
     ck_assert_int_eq(symplex_module_run(own->module, &error), SYMPLEX_BUSY);
-    ck_assert_str_eq(error.text, "communicator: no wire along dp");
+    ck_assert_str_eq(error.text, "communicator: no wire along ");
     ck_assert_uint_eq(m.aborted, 2);
     for (uint32_t r = 0; r < RANKS; r++) {
         symplex_module_close(ranks[r].module);
@@ -169,6 +250,7 @@ int main(void)
     Suite *suite = suite_create("client/symplex_ranks");
     TCase *tcase = tcase_create("ranks");
     tcase_add_test(tcase, test_ranks_of_the_caller);
+    tcase_add_loop_test(tcase, test_other_modules, 0, 2);
     tcase_add_test(tcase, test_failures);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
