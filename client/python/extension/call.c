@@ -373,6 +373,19 @@ static symplex_code run_timed(call *c, size_t count, symplex_error *error)
                               : code;
 }
 
+/* A session may want to compare what the ranks use before the first run. */
+static bool may_run(const sxp_state *state)
+{
+    PyObject *function = Py_XNewRef(state->before_run), *result;
+    if (function == NULL) {
+        return true;
+    }
+    result = PyObject_CallNoArgs(function);
+    Py_DECREF(function);
+    Py_XDECREF(result);
+    return result != NULL;
+}
+
 static bool run(call *c, size_t count)
 {
     symplex_error error;
@@ -426,7 +439,7 @@ static PyObject *call_module(PyObject *self, PyObject *args, PyObject *keywords,
     PyObject *result = NULL;
     if (c != NULL) {
         if (read_arguments(c, args, keywords) && take_inputs(c) && place_outputs(c, &count) &&
-            run(c, count)) {
+            may_run(c->self->state) && run(c, count)) {
             result = finish(c);
         }
         end(c);

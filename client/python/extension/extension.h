@@ -24,6 +24,7 @@ typedef struct {
     PyObject *layout_error;              /* with gaps, read-only, on a GPU, overlapping */
     PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
     PyObject *session;                    /* of compilations; NULL: none */
+    PyObject *before_run; /* is called before each run of a module; NULL: nothing is */
     /* Classes of arrays with DLPack's table of C functions, and that table; the latest one takes the place of the
      * oldest. */
     PyObject *exchange_class[SXP_EXCHANGE_COUNT];
@@ -88,6 +89,7 @@ extern PyType_Spec sxp_store_spec;
 
 extern PyType_Spec sxp_session_spec;
 PyObject *sxp_set_session(PyObject *module, PyObject *session);
+PyObject *sxp_set_before_run(PyObject *module, PyObject *function);
 /* Without the interpreter's lock: its session, for one thread at a time; NULL: it is closed. It is to be unlocked in
  * both cases. */
 symplex_session *sxp_session_lock(PyObject *self);

@@ -100,7 +100,8 @@ static PyObject **field_of(sxp_state *state, size_t index)
 {
     PyObject **field[] = {&state->by_code,     &state->error,        &state->dtype_error,
                           &state->shape_error, &state->layout_error, &state->empty,
-                          &state->asarray,     &state->dtype_of,     &state->session};
+                          &state->asarray,     &state->dtype_of,     &state->session,
+                          &state->before_run};
     size_t count = sizeof(field) / sizeof(field[0]);
     return index < count                        ? field[index]
            : index - count < SXP_EXCHANGE_COUNT ? &state->exchange_class[index - count]
@@ -131,6 +132,8 @@ static PyMethodDef methods[] = {
      "A program to module file, text or file; see symplex.compile."},
     {"ping", sxp_ping, METH_VARARGS, "Who answers on a socket: (version, build, boot id, pid)."},
     {"set_session", sxp_set_session, METH_O, "Compilations belong to this Session; None: to none."},
+    {"set_before_run", sxp_set_before_run, METH_O,
+     "Called before each run of a module; None: nothing is."},
     {"short_key", (PyCFunction)(void (*)(void))sxp_short_key, METH_FASTCALL,
      "The key of a call of a traced function, and its arrays."},
     {"short_call", (PyCFunction)(void (*)(void))sxp_short_call, METH_FASTCALL,

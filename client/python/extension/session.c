@@ -195,6 +195,17 @@ PyObject *sxp_set_session(PyObject *module, PyObject *session)
     return Py_NewRef(Py_None);
 }
 
+/* The function is called before each run of a module from now on, and a run does not begin where it raises; None:
+ * nothing is. */
+PyObject *sxp_set_before_run(PyObject *module, PyObject *function)
+{
+    sxp_state *state = PyModule_GetState(module);
+    PyObject *before = state->before_run;
+    state->before_run = function == Py_None ? NULL : Py_NewRef(function);
+    Py_XDECREF(before);
+    return Py_NewRef(Py_None);
+}
+
 static PyMethodDef session_methods[] = {
     {"check", session_check, METH_VARARGS, "(timeout_ms): compares what all ranks used."},
     {"note", session_note, METH_VARARGS, "(name, value): something else to be compared."},

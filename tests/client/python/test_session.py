@@ -25,7 +25,7 @@ def module(text=TEXT, **options):
     data, info = symplex.compile_bytes(text, socket=sys.argv[1], **options)
     return hashlib.sha256(data).hexdigest(), info["tier"]
 with symplex.session(job="job", rank=int(sys.argv[2]), world=int(sys.argv[3]), socket=sys.argv[1],
-                     timeout_s=50) as session:
+                     timeout_s=50, automatic=len(sys.argv) > 5) as session:
     for line in sys.stdin:
         try:
             got = eval(line)
@@ -43,11 +43,11 @@ graph "test" {
 
 
 class Rank:
-    def __init__(self, daemon, rank, world):
+    def __init__(self, daemon, rank, world, *automatic):
         source = daemon.root / "program.sx"
         source.write_text(TEXT)
         self.process = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, str(daemon.path), str(rank), str(world), str(source)],
+            [sys.executable, "-c", PROGRAM, str(daemon.path), str(rank), str(world), str(source), *automatic],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
             env=dict(os.environ, PYTHONPATH=str(BUILD / "python")))
 
@@ -225,6 +225,63 @@ def test_a_forked_child_is_no_rank():
         ranks[1].process.stdin.close()
         ranks[1].process.stdout.close()
         ranks[0].end()
+
+
+RUN = "(f := globals().setdefault('f', symplex.jit(lambda x: x + x))) and f(np.ones(3, np.float32)).tolist()"
+
+
+def test_the_first_run_compares():
+    with Daemon(program="symplexd") as daemon:
+        ranks = [Rank(daemon, n, 3, "automatic") for n in range(3)]
+        for rank, value in zip(ranks, "aba"):
+            rank("globals().update(np=__import__('numpy'))")
+            rank(f"session.note('n', '{value}')")
+        for rank in ranks[:2]:
+            rank.send(RUN)
+        until(lambda: sessions(daemon)[0]["waiting"] == 2, "two wait before they run")
+        ranks[2].send(RUN)
+        for kind, text in (rank.answer() for rank in ranks):
+            assert kind == "Mismatch" and "for 'n' rank 1 has " in text, text
+        # whoever disagrees does not run; who agrees then does, and only the first run waits
+        ranks[1]("session.note('n', 'a')")
+        assert all_of(ranks, RUN) == [[2, 2, 2]] * 3
+        for rank in ranks:
+            assert rank(RUN) == [2, 2, 2]
+        for rank in ranks:
+            rank.end()
+
+
+def test_a_check_before_the_first_run_is_enough():
+    with Daemon(program="symplexd") as daemon:
+        ranks = [Rank(daemon, n, 2, "automatic") for n in range(2)]
+        all_of(ranks, "globals().update(np=__import__('numpy'))")
+        assert all_of(ranks, "session.check()") == [None] * 2
+        assert ranks[0](RUN) == [2, 2, 2]
+        assert ranks[1](RUN) == [2, 2, 2]
+        for rank in ranks:
+            rank.process.stdin.close() # what was compiled since is compared on the way out
+        for rank in ranks:
+            rank.end()
+
+
+def test_a_first_run_that_others_do_not_come_to():
+    import numpy as np
+    f = symplex.jit(lambda x: x * 2)
+    x = np.ones(3, np.float32)
+    with Daemon(program="symplexd") as daemon:
+        with symplex.session(job="j", rank=0, world=2, socket=str(daemon.path), timeout_s=0.2) as session:
+            try:
+                f(x)
+                raise AssertionError("TimedOut expected")
+            except symplex.TimedOut as error:
+                assert "rank 1 of 2 did not come" in str(error), error
+                assert "automatic=False" in error.__notes__[0]
+            with symplex.session(job="k", rank=0, world=2, socket=str(daemon.path), automatic=False):
+                assert f(x).tolist() == [2, 2, 2] # of the inner one
+            with symplex.session(job="l", rank=0, world=2, socket=str(daemon.path),
+                                 gather=lambda mine: (f(x), [mine, mine])[1]) as other:
+                assert f(x).tolist() == [2, 2, 2] and other._checked
+        assert f(x).tolist() == [2, 2, 2] # of none
 
 
 def test_gather_for_several_machines():
