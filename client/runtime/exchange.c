@@ -135,6 +135,10 @@ static void combine_whole(const sxr_exchange *x, const void *const *from, uint64
 /* All of `to` from the bytes at `offset` of each operand. */
 static void combine(const sxr_exchange *x, const void *const *from, uint64_t offset)
 {
+    if (x->count == 1) { /* its own: a sum that begins with 0 would turn -0 into 0 */
+        memcpy(x->to, piece_of(from[0], 1, offset), (size_t)x->to_bytes);
+        return;
+    }
     SX_ASSERT(x->count > 0 && offset + x->to_bytes <= x->from_bytes);
     if (sx_dtype_class_of((sx_dtype)x->dtype) != SX_CLASS_FLOAT) {
         combine_whole(x, from, offset);

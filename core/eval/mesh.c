@@ -35,12 +35,16 @@ typedef struct {
     sx_tensor *result;
 } collective;
 
-/* Elements [from, from + count) of all ranks combined, ascending. */
+/* Elements [from, from + count) of all ranks combined, ascending. Of one rank they are its own: a sum that begins with
+ * 0 would turn -0 into 0. */
 static void combine(const collective *c, int64_t from, int64_t count, sx_cell *to)
 {
     sx_dtype dtype = c->result->type.dtype;
     sx_reducer reducer = c->attr->reducer;
-    for (int64_t i = 0; i < count; i++) {
+    for (int64_t i = 0; c->attr->ranks == 1 && i < count; i++) {
+        to[i] = ((const sx_cell *)c->input[0].data)[from + i];
+    }
+    for (int64_t i = 0; c->attr->ranks > 1 && i < count; i++) {
         sx_cell sum = sx_reduce_open(c->mode, reducer, dtype);
         for (int64_t k = 0; k < c->attr->ranks; k++) {
             const sx_cell *x = c->input[k].data;

@@ -276,6 +276,38 @@ START_TEST(test_order_and_rounding)
 }
 END_TEST
 
+/* Over one rank every collective is its operand, to the bit, as the canonical form has it: -0 stays -0. */
+START_TEST(test_one_rank)
+{
+    static const char *const op[] = {"all_reduce(%x) {reducer = add, ",
+                                     "all_reduce(%x) {reducer = multiply, ",
+                                     "all_reduce(%x) {reducer = maximum, ",
+                                     "all_gather(%x) {axis = 0, ",
+                                     "reduce_scatter(%x) {axis = 0, reducer = add, ",
+                                     "all_to_all(%x) {split = 0, axis = 0, ",
+                                     "permute(%x) {pairs = [[0, 0]], "};
+    double x[4] = {-0.0, 0.0, (double)INFINITY, -3};
+    for (uint32_t i = 0; i < SX_COUNT(op); i++) {
+        char text[512];
+        sx_graph *canon;
+        sx_tensor result[2];
+        (void)snprintf(
+            text, sizeof(text),
+            "sx 1 graph \"g\" mesh (dp = 1) { %%x = parameter {name = \"x\", weight = 0} "
+            ": f32[4] %%y = %salong = \"dp\", ranks = 1} : f32[4] return %%y as \"y\" }",
+            op[i]);
+        const sx_graph *graph = sx_test_parse(&cx, text);
+        sx_tensor argument = {graph->node[0].type, x};
+        ck_sx_ok(&cx, sx_graph_canon(&cx, graph, &canon));
+        ck_assert_uint_eq(canon->node_count, 1);
+        ck_sx_ok(&cx, sx_graph_eval(&cx, graph, SX_EVAL_TYPED, &argument, 1, &result[0], 1));
+        ck_sx_ok(&cx, sx_graph_eval(&cx, canon, SX_EVAL_TYPED, &argument, 1, &result[1], 1));
+        ck_assert_msg(memcmp(result[0].data, x, sizeof(x)) == 0, "%s", op[i]);
+        ck_assert_mem_eq(result[1].data, x, sizeof(x));
+    }
+}
+END_TEST
+
 /* ---- scans ---- */
 
 /* s is summed over the ranks in each round, with a slice of x on top; ranks have their own. */
@@ -406,6 +438,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_loop_test(tcase, test_definitions, 0, (int)DRAWS);
     tcase_add_test(tcase, test_order_and_rounding);
+    tcase_add_test(tcase, test_one_rank);
     tcase_add_test(tcase, test_scan);
     tcase_add_test(tcase, test_shapes);
     tcase_add_test(tcase, test_programs);
