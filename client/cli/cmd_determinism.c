@@ -1,8 +1,10 @@
 /* cmd_determinism.c - determinism: the evidence that a module keeps the numerics contract. */
+#include <pthread.h>
 #include <string.h>
 
 #include "client/cli/cmd_compile.h"
 #include "client/cli/cmd_module.h"
+#include "client/runtime/ranks.h"
 #include "client/verify/determinism.h"
 
 #define SEED_USUAL 1
@@ -15,11 +17,24 @@ typedef struct {
     bool differs;
 } whole_run;
 #define RUNS_MAX 4
+#define RANKS_MAX 256u
+#define RANK_BYTES ((size_t)64 << 20)
+/* How long a rank waits for another one in a collective. */
+#define WAIT_MS UINT64_C(600000)
+
+/* What the ranks of a mesh run together: each on a thread. Others have one rank. */
+typedef struct {
+    sxr_program *program;
+    sx_ctx cx;
+    sx_code code;
+    pthread_t thread;
+} one_rank;
 
 typedef struct {
     sxc_cli *cli;
     sxc_module_file file;
     uint64_t seed, fuel;
+    uint32_t ranks;
     sx_buf rows;
     whole_run run[RUNS_MAX];
     uint32_t run_count;
@@ -43,7 +58,7 @@ static uint32_t row_count(const session *s)
 /* ---- the whole module, several times ---- */
 
 /* Extents of the first value of each symbol; random inputs, weights where the file has none, memory for outputs. */
-static sx_code bind(session *s, sxr_program *program)
+static sx_code bind(session *s, sxr_program *program, uint64_t seed)
 {
     sx_ctx *cx = s->cli->cx;
     const sx_module *module = sxr_module(program);
@@ -64,68 +79,141 @@ static sx_code bind(session *s, sxr_program *program)
         void *memory = sx_alloc(cx, (size_t)size);
         SX_TRY(memory != NULL ? SX_OK : cx->error.code);
         if (!output) {
-            sxr_draws_fill(draws, i, s->seed, memory);
+            sxr_draws_fill(draws, i, seed, memory);
         }
         SX_TRY(sxr_bind(cx, program, i, memory, size));
     }
     return SX_OK;
 }
 
-/* Compares the outputs with those of the first run, or keeps them as such. */
-static sx_code compare(session *s, const sxr_program *program, whole_run *run)
+/* The output of a rank against the first run, whose bytes are at `was`. */
+static void compare_output(session *s, const sxr_program *program, uint32_t rank, uint32_t index,
+                           const uint8_t *was, whole_run *run)
 {
     const sx_module *module = sxr_module(program);
+    const sx_module_tensor *tensor = &module->tensor[index];
+    const uint8_t *memory = sxr_memory(program, index);
+    if (run->differs || memcmp(was, memory, (size_t)sxr_size(program, index)) == 0) {
+        return;
+    }
+    size_t byte = 0;
+    char of_rank[24] = "";
+    sx_span name = sx_module_string(module, tensor->name);
+    while (memory[byte] == was[byte]) {
+        byte++;
+    }
+    if (sx_module_ranks(module) > 1) {
+        (void)snprintf(of_rank, sizeof(of_rank), " of rank %u", rank);
+    }
+    run->differs = true;
+    (void)snprintf(s->difference, sizeof(s->difference),
+                   "output %.*s%s, element %zu: other bits with %u threads than in the first run",
+                   (int)name.len, (const char *)name.ptr, of_rank, byte / tensor->element_bytes,
+                   run->threads);
+}
+
+/* Compares the outputs of all ranks with those of the first run, or keeps them as such. */
+static sx_code compare(session *s, const one_rank *rank, uint32_t ranks, whole_run *run)
+{
+    const sx_module *module = sxr_module(rank[0].program);
     size_t at = 0, bytes = 0;
     bool first = s->outputs == NULL;
     for (uint32_t i = 0; i < module->tensor_count; i++) {
-        bytes += module->tensor[i].place == SX_TENSOR_OUTPUT ? (size_t)sxr_size(program, i) : 0;
+        bool output = module->tensor[i].place == SX_TENSOR_OUTPUT;
+        bytes += output ? (size_t)sxr_size(rank[0].program, i) : 0;
     }
-    s->outputs = first ? sx_alloc(s->cli->cx, bytes + 1) : s->outputs;
+    s->outputs = first ? sx_alloc(s->cli->cx, bytes * ranks + 1) : s->outputs;
     SX_TRY(s->outputs != NULL ? SX_OK : s->cli->cx->error.code);
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
-        const sx_module_tensor *tensor = &module->tensor[i];
-        size_t size = (size_t)sxr_size(program, i);
-        if (tensor->place != SX_TENSOR_OUTPUT) {
+    for (uint32_t k = 0; k < ranks * module->tensor_count; k++) {
+        const sxr_program *program = rank[k / module->tensor_count].program;
+        uint32_t i = (uint32_t)(k % module->tensor_count);
+        if (module->tensor[i].place != SX_TENSOR_OUTPUT) {
             continue;
         }
-        const uint8_t *memory = sxr_memory(program, i);
         if (first) {
-            memcpy(s->outputs + at, memory, size);
-        } else if (memcmp(s->outputs + at, memory, size) != 0 && !run->differs) {
-            size_t byte = 0;
-            sx_span name = sx_module_string(module, tensor->name);
-            while (memory[byte] == s->outputs[at + byte]) {
-                byte++;
-            }
-            run->differs = true;
-            (void)snprintf(s->difference, sizeof(s->difference),
-                           "output %.*s, element %zu: other bits with %u threads than in the first "
-                           "run",
-                           (int)name.len, (const char *)name.ptr, byte / tensor->element_bytes,
-                           run->threads);
+            memcpy(s->outputs + at, sxr_memory(program, i), (size_t)sxr_size(program, i));
+        } else {
+            compare_output(s, program, (uint32_t)(k / module->tensor_count), i, s->outputs + at,
+                           run);
         }
-        at += size;
+        at += (size_t)sxr_size(program, i);
     }
     return SX_OK;
 }
 
-static sx_code run_whole(session *s, uint32_t threads)
+static void *rank_thread(void *self)
 {
-    sxr_program *program;
+    one_rank *own = self;
+    own->code = sxr_run(&own->cx, own->program, NULL);
+    return NULL;
+}
+
+/* All ranks at once, each on a thread. */
+static sx_code run_together(sx_ctx *cx, one_rank *rank, uint32_t ranks, sxr_group *group)
+{
+    sx_code code = SX_OK;
+    uint32_t started = 0;
+    for (uint32_t r = 0; r < ranks && code == SX_OK; r++) {
+        code = sxr_join(cx, rank[r].program, sxr_group_communicator(group, r));
+    }
+    while (code == SX_OK && started < ranks) {
+        if (pthread_create(&rank[started].thread, NULL, rank_thread, &rank[started]) == 0) {
+            started++;
+            continue;
+        }
+        code = SX_FAIL(cx, SX_SYSTEM, "rank %u: no thread can be started", started);
+        const sxr_communicator *c = sxr_group_communicator(group, started);
+        c->abort(c->self, &cx->error); /* nobody waits for it */
+    }
+    for (uint32_t r = 0; r < started; r++) {
+        (void)pthread_join(rank[r].thread, NULL);
+        if (code == SX_OK && rank[r].code != SX_OK) {
+            code = rank[r].code;
+            cx->error = rank[r].cx.error;
+        }
+    }
+    return code;
+}
+
+static sx_code open_and_run(session *s, uint32_t threads, one_rank *rank, uint32_t ranks)
+{
+    sx_ctx *cx = s->cli->cx;
     sxr_options options = {.threads = threads};
-    SX_TRY(sxr_open_file(s->cli->cx, s->cli->argument[0], &options, &program));
-    sx_code code = bind(s, program);
-    code = code == SX_OK ? sxr_run(s->cli->cx, program, NULL) : code;
+    sxr_group *group = NULL;
+    for (uint32_t r = 0; r < ranks; r++) {
+        SX_TRY(sxr_open_file(cx, s->cli->argument[0], &options, &rank[r].program));
+        SX_TRY(bind(s, rank[r].program, s->seed + UINT64_C(0x9E3779B97F4A7C15) * r));
+    }
+    if (ranks == 1) {
+        return sxr_run(cx, rank[0].program, NULL);
+    }
+    SX_TRY(sxr_group_new(cx, ranks, WAIT_MS, &group));
+    sx_code code = run_together(cx, rank, ranks, group);
+    sxr_group_free(group);
+    return code;
+}
+
+static sx_code run_whole(session *s, uint32_t threads, uint32_t ranks)
+{
+    sx_ctx *cx = s->cli->cx;
+    one_rank *rank = SX_NEW_ARRAY(cx, one_rank, ranks);
+    SX_TRY(rank != NULL ? SX_OK : cx->error.code);
+    for (uint32_t r = 0; r < ranks; r++) {
+        sx_ctx_init(&rank[r].cx, RANK_BYTES);
+    }
+    sx_code code = open_and_run(s, threads, rank, ranks);
     if (code == SX_OK) {
         whole_run *run = &s->run[s->run_count++];
-        *run = (whole_run){.threads = sxr_threads(program)};
-        if (sxr_gpu(program) != NULL) {
-            sx_span name = sx_span_of(sxr_gpu(program));
-            run->gpu = sx_alloc_text(s->cli->cx, name);
+        *run = (whole_run){.threads = sxr_threads(rank[0].program)};
+        if (sxr_gpu(rank[0].program) != NULL) {
+            run->gpu = sx_alloc_text(cx, sx_span_of(sxr_gpu(rank[0].program)));
         }
-        code = compare(s, program, run);
+        code = compare(s, rank, ranks, run);
     }
-    sxr_close(program);
+    for (uint32_t r = 0; r < ranks; r++) {
+        sxr_close(rank[r].program);
+        sx_ctx_fini(&rank[r].cx);
+    }
     return code;
 }
 
@@ -133,8 +221,13 @@ static sx_code run_whole(session *s, uint32_t threads)
 static sx_code run_all(session *s)
 {
     const uint32_t threads[RUNS_MAX] = {1, 1, 0, THREADS_MANY};
+    if (s->ranks > RANKS_MAX) {
+        (void)snprintf(s->not_run, sizeof(s->not_run), "%u ranks, at most %u run in one process",
+                       s->ranks, RANKS_MAX);
+        return SX_OK;
+    }
     for (uint32_t i = 0; i < RUNS_MAX; i++) {
-        sx_code code = run_whole(s, threads[i]);
+        sx_code code = run_whole(s, threads[i], s->ranks);
         if (code == SX_UNIMPLEMENTED) { /* no such processor or GPU here */
             (void)snprintf(s->not_run, sizeof(s->not_run), "%.150s", s->cli->cx->error.text);
             sx_ctx_reset_error(s->cli->cx);
@@ -191,6 +284,9 @@ static void put_text(const session *s, sx_buf *out)
         if (run->gpu != NULL) {
             sx_buf_print(out, "%s%s", i > 0 ? ", " : "run by ", run->gpu);
         } else {
+            if (i == 0 && s->ranks > 1) {
+                sx_buf_print(out, "%u ranks, each ", s->ranks);
+            }
             sx_buf_print(out, "%s%u", i > 0 ? ", " : "run with threads: ", run->threads);
         }
         sx_buf_put_text(out, run->differs ? " (OTHER BITS)" : "");
@@ -233,6 +329,7 @@ static void put_json(const session *s, sx_buf *json)
 {
     sxc_json_begin(json, "determinism");
     sxc_json_int(json, "seed", (int64_t)s->seed);
+    sxc_json_int(json, "ranks", s->ranks);
     sxc_json_open(json, "kernels", '[');
     for (uint32_t i = 0; i < row_count(s); i++) {
         json_kernel(row_of(s, i), json);
@@ -267,6 +364,9 @@ static sx_code gather(session *s)
     if (s->rows.len % sizeof(sxr_kernel_evidence) != 0) {
         return SX_FAIL(s->cli->cx, SX_WORKER, "the compile process said %zu bytes", s->rows.len);
     }
+    sx_module module;
+    SX_TRY(sx_module_decode(s->cli->cx, bytes, false, &module));
+    s->ranks = sx_module_ranks(&module);
     return run_all(s);
 }
 

@@ -430,6 +430,19 @@ static sx_code look_at(sxv_verifier *v, visitor *me, uint32_t index)
     return SX_OK;
 }
 
+/* What other ranks would give is drawn: for the kernels behind it any elements are as good. The place is 0. */
+static void draw_collective(sxv_verifier *v, uint32_t index, uint64_t seed)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    uint32_t result = v->module->arg[launch->arg_first + launch->arg_count - 1];
+    void *memory = sxv_memory(v, result);
+    if (launch->value == SX_COLLECTIVE_AXIS_INDEX) {
+        memset(memory, 0, (size_t)sxr_size(v->program, result));
+    } else {
+        sxr_fill_random(&v->module->tensor[result], memory, seed + index);
+    }
+}
+
 static sx_code visit(sxv_verifier *v, uint32_t index)
 {
     visitor *me = v->visit.self;
@@ -442,6 +455,10 @@ static sx_code visit(sxv_verifier *v, uint32_t index)
             uint32_t result = v->module->arg[launch->arg_first + k];
             sxr_fill_random(&v->module->tensor[result], sxv_memory(v, result), me->seed + index);
         }
+        return SX_OK;
+    }
+    if (launch->kind == SX_LAUNCH_COLLECTIVE) {
+        draw_collective(v, index, me->seed);
         return SX_OK;
     }
     if (kernel == NULL || v->seen[number]) {

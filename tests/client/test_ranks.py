@@ -95,6 +95,41 @@ def test_state(folder):
     assert "--state-in of a module that 3 ranks run" in told
 
 
+PLACES = """sx 1
+graph "places" mesh (dp = 2, tp = 2) {
+    %x = parameter {name = "x", weight = 0} : f32[6, 5]
+    %w = parameter {name = "w", weight = 1} : f32[5, 4]
+    %i = axis_index {along = "tp", ranks = 2} : i64[]
+    %f = convert(%i) : f32[]
+    %b = broadcast_in_dim(%f) {dims = []} : f32[6, 4]
+    %d = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[6, 4]
+    %a = add(%d, %b) : f32[6, 4]
+    %0 = all_reduce(%a) {reducer = add, along = "dp", ranks = 2} : f32[6, 4]
+    %t = tanh(%0) : f32[6, 4]
+    %1 = reduce_scatter(%t) {axis = 0, reducer = add, along = "tp", ranks = 2} : f32[3, 4]
+    return %0 as "sum", %1 as "part"
+}
+"""
+
+
+def test_evidence(folder):
+    """`verify` runs all ranks against the interpreter; `determinism` looks at each kernel, with what the others would
+    send drawn, and runs all ranks several times."""
+    path, module = folder / "places.sx", folder / "places.sxm"
+    path.write_text(PLACES)
+    sx("compile", path, "-o", module, "--no-daemon", "-t", "x86-64-v3")
+    told = json.loads(sx("verify", module, "--json", "--random", 5).stdout)
+    assert told["record"] == "verified" and told["elements"] == 4 * (24 + 12) and told["left_out"] == 0, told
+    assert [c["name"] for c in told["checks"]] == ["program as sent, all outputs of all ranks (4)"]
+    told = json.loads(sx("determinism", module, "--json", "--random", 5).stdout)
+    assert told["ranks"] == 4 and [run["threads"] for run in told["runs"]][:2] == [1, 1] and told["not_run"] == ""
+    assert len(told["runs"]) == 4 and all(run["equal"] for run in told["runs"])
+    kernels = [kernel["name"].split("_")[0] for kernel in told["kernels"]]
+    assert "dot" in kernels and kernels.count("map") >= 1 and all(kernel["equal"] for kernel in told["kernels"]), told
+    assert all(kernel["schedules"] > 0 for kernel in told["kernels"] if kernel["name"].startswith("dot"))
+    assert "module     4 ranks, each run with threads: 1, 1, " in sx("determinism", module).stdout
+
+
 def test_wrong_words(folder):
     module = folder / "step.sxm"
     for value, text in ((f"x={folder}/x.npy", "is f32[12, 5], expected f32[4, 5]"),
@@ -121,6 +156,7 @@ def main():
         os.environ["XDG_STATE_HOME"] = name
         test_plan_to_run(folder)
         test_state(folder)
+        test_evidence(folder)
         test_wrong_words(folder)
     print("ranks: ok")
 

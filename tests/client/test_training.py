@@ -173,6 +173,39 @@ def test_same_bits():
     assert (TMP / "again.npz").read_bytes() == (TMP / "end.npz").read_bytes()
 
 
+SPLITS = ((16,), (8, 8), (5, 11), (1, 15), (1,) * 16)
+
+
+def test_batch_splits():
+    """What the step computes of a row, its loss and the gradient of its inputs, has the same bits in whatever batch the
+    row is, and at any number of threads. (The gradients of weights are sums over the batch, which has to be one.)"""
+    text = FORWARD.replace('graph "mlp"', 'graph "mlp" (n in [1, 16])').replace(f"[{BATCH}", "[n")
+    text = text.replace('    return', '    %13 = reduce(%10) {dims = [1], reducer = add} : f64[n]\n    return %13 as "rows",')
+    (TMP / "rows.sx").write_text(text, encoding="utf-8")
+    sx("grad", "rows.sx", "--wrt", "x", "--wrt", "w1", "--of", "loss", "-o", "rows_gradient.sx")
+    sizes = ",".join(str(n) for n in sorted({n for split in SPLITS for n in split}))
+    sx("compile", "rows_gradient.sx", "--no-daemon", "-d", f"n={sizes}", "-o", "rows.sxm")
+    for name, value in START.items():
+        np.save(TMP / f"{name}.npy", value)
+    weights = [part for name in START for part in ("-w", f"{name}={name}.npy")]
+    for threads in (1, 3):
+        whole = None
+        for split in SPLITS:
+            parts, at = {"rows": [], "grad(x)": []}, 0
+            for n in split:
+                np.save(TMP / "part_x.npy", X[at:at + n])
+                np.save(TMP / "part_labels.npy", LABELS[at:at + n])
+                sx("run", "rows.sxm", "-d", f"n={n}", "-i", "x=part_x.npy", "-i", "labels=part_labels.npy", *weights,
+                   "--threads", threads, "--repeat", 1, "-o", "part")
+                for name, found in parts.items():
+                    found.append(np.load(TMP / "part" / f"{name}.npy"))
+                at += n
+            joined = [np.concatenate(found).tobytes() for found in parts.values()]
+            whole = joined if whole is None else whole
+            assert len(joined[1]) == X.nbytes and np.abs(np.concatenate(parts["grad(x)"])).min() > 0
+            assert joined == whole, (threads, split)
+
+
 def test_memory():
     """State is three times the parameters and two powers, and is written in place; temporaries are no more than
     gradients and activations, of which 11 of the two sizes are made."""
@@ -203,6 +236,7 @@ if __name__ == "__main__":
         test_against_numpy()
         test_against_the_interpreter()
         test_same_bits()
+        test_batch_splits()
         test_memory()
     finally:
         shutil.rmtree(TMP)
