@@ -506,11 +506,14 @@ static sx_code run_to_kernels(sx_optimizer *o)
     return wanted ? run_rules(o, enabled, &limits) : SX_OK;
 }
 
-/* A first step over a program of so many operations: what more nodes cost in time they have not been worth
- * (docs/PERFORMANCE.md, "Cold compiles"), because what is in the e-graph must be found in it too. */
-static uint32_t nodes_worth(uint32_t operations)
+/* A first step over a program: what more nodes cost in time they have not been worth (docs/PERFORMANCE.md,
+ * "Cold compiles"), because what is in the e-graph must be found in it too. */
+static uint32_t nodes_worth(const sx_optimizer *o)
 {
-    return operations < (SX_EG_NODES_MAX - 6000) / 16 ? 6000 + 16 * operations : SX_EG_NODES_MAX;
+    double effort = o->options->effort;
+    double nodes = (effort > 0 ? 1500 : 6000) + 16.0 * o->in->node_count;
+    nodes *= effort > 0 ? effort : 1;
+    return nodes < SX_EG_NODES_MAX ? (uint32_t)nodes : SX_EG_NODES_MAX;
 }
 
 static sx_code saturate(sx_optimizer *o)
@@ -524,8 +527,8 @@ static sx_code saturate(sx_optimizer *o)
     SX_TRY(run_to_kernels(o));
     sx_eg_limits limits = o->options->limits;
     limits.fuel -= o->report->fuel < limits.fuel ? o->report->fuel : limits.fuel;
-    if (o->known == NULL && limits.nodes > nodes_worth(o->in->node_count)) {
-        limits.nodes = nodes_worth(o->in->node_count);
+    if (o->known == NULL && limits.nodes > nodes_worth(o)) {
+        limits.nodes = nodes_worth(o);
     }
     SX_TRY(run_rules(o, o->enabled, &limits));
     for (uint32_t r = 0; r < SX_RULE_ROUNDS_COUNT; r++) {
@@ -628,7 +631,7 @@ static sx_code unite_kernels(sx_optimizer *o)
 /* Of the fuel of an extraction, for the programs that are fused: they need not be the very best. */
 #define STAGE_SHARE 8u
 /* Programs that are fused because their operations might make better kernels than those known. */
-#define HOPES_MAX 3u
+#define HOPES_MAX 5u
 
 /* Kernels of several programs, united with the operations they compute: the input, the cheapest one, the
  * cheapest one by foreseen costs, and then, as long as there is one, what is cheapest where operations that

@@ -102,6 +102,9 @@ typedef struct sx_optimize_options {
     /* Default false: the parts are worked on in order, and each may use what the limits leave. If true, each
      * gets a share of nodes and fuel according to its size. */
     bool fair;
+    /* Default 0: a program for itself. Of a part of one, how much of the e-graph that a part of its size is worth it
+     * may have in a first step: up to 1, less where it is little of the whole. */
+    double effort;
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 

@@ -12,6 +12,9 @@
 #include "core/store/wiring.h"
 
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
+#define PART_FUEL_SHARE 3u      /* of its share of the fuel: more has not been worth its time */
+#define WEIGHTY 4.0      /* a part that is so many times less than the whole is worth all effort, */
+#define EFFORT_LEAST 0.1 /* one that is almost nothing of it so much */
 
 typedef struct {
     sx_ctx *cx;
@@ -26,6 +29,7 @@ typedef struct {
     bool searched; /* some part was saturated */
     sx_optimize_part *part;
     uint32_t part_count, part_capacity;
+    double *weight;   /* [pieces->count] how much of the whole program a piece makes */
     uint32_t *number; /* [pieces->count] of the part a piece became; UINT32_MAX: none yet */
 } divider;
 
@@ -91,6 +95,13 @@ static sx_code detach(sx_ctx *cx, const sx_graph *program, sx_graph **out)
     return sx_sharding_copy(cx, program, NULL, *out);
 }
 
+/* A part that is a small share of the program is worth less: what is found in it counts as little. */
+static double effort_of(const divider *d, uint32_t piece)
+{
+    double effort = d->weight[piece] * WEIGHTY;
+    return effort < EFFORT_LEAST ? EFFORT_LEAST : effort < 1 ? effort : 1;
+}
+
 static sx_code saturate_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number)
 {
     const sx_piece *p = &d->pieces->piece[piece];
@@ -102,7 +113,8 @@ static sx_code saturate_piece(divider *d, uint32_t piece, uint64_t extract_fuel,
     }
     options.limits = left_limits(d, extract_fuel);
     options.snapshot = NULL;
-    options.extract_fuel = extract_fuel;
+    options.effort = effort_of(d, piece);
+    options.extract_fuel = (uint64_t)((double)(extract_fuel / PART_FUEL_SHARE) * options.effort);
     SX_TRY(detach(d->cx, p->program, &alone));
     SX_TRY(sx_keep_optimized(d->cx, alone, &p->key, d->device, &options, &better, one));
     add_report(d, one);
@@ -405,12 +417,38 @@ static sx_code report_whole(divider *d, const sx_graph *in, const sx_graph *whol
     count_uses(d);
     SX_TRY(sx_optimize_cost(cx, in, d->device, &time, &report->cost_before_ns));
     SX_TRY(sx_optimize_cost(cx, whole, d->device, &time, &report->cost_after_ns));
-    SX_TRY(sx_optimize_cost(cx, in, d->device, objective, &report->objective_before));
-    SX_TRY(sx_optimize_cost(cx, whole, d->device, objective, &report->objective_after));
+    report->objective_before = report->cost_before_ns;
+    report->objective_after = report->cost_after_ns;
+    if (!sx_objective_is_time(objective)) {
+        SX_TRY(sx_optimize_cost(cx, in, d->device, objective, &report->objective_before));
+        SX_TRY(sx_optimize_cost(cx, whole, d->device, objective, &report->objective_after));
+    }
     report->bound_ns =
         report->proven && sx_objective_is_time(objective) ? report->cost_after_ns : 0;
     report->part = d->part;
     report->part_count = d->part_count;
+    return SX_OK;
+}
+
+/* A piece makes as much of the whole as all its uses have operations. */
+static sx_code weigh(divider *d)
+{
+    d->weight = SX_NEW_ARRAY(d->cx, double, (size_t)d->pieces->count + 1);
+    if (d->weight == NULL) {
+        return d->cx->error.code;
+    }
+    d->weight[0] = 1;
+    for (uint32_t i = 0; i < d->pieces->count; i++) {
+        const sx_piece *piece = &d->pieces->piece[i];
+        double sum = 0;
+        for (uint32_t p = 0; piece->roll != NULL && p < piece->roll->part_count; p++) {
+            sum += (double)piece->roll->part[p].node_count * piece->roll->part[p].use_count;
+        }
+        for (uint32_t p = 0; piece->roll != NULL && p < piece->roll->part_count; p++) {
+            const sx_roll_part *part = &piece->roll->part[p];
+            d->weight[piece->inner[p]] += d->weight[i] * part->node_count * part->use_count / sum;
+        }
+    }
     return SX_OK;
 }
 
@@ -428,6 +466,7 @@ static sx_code divide(sx_ctx *cx, const sx_device *device, const sx_optimize_opt
     if (d.number == NULL) {
         return cx->error.code;
     }
+    SX_TRY(weigh(&d));
     memset(d.number, 0xff, pieces->count * sizeof(*d.number));
     begin_report(&d);
     SX_TRY(optimise_piece(&d, 0, options->extract_fuel, &last));
