@@ -21,7 +21,10 @@
 #define UNHIDDEN 0.1      /* share of the shorter of computing and moving that does not overlap */
 #define SCATTERED_CYCLES 1.0 /* an element that goes to its lane by itself */
 #define SCATTERED_LINE_CYCLES \
-    3.0 /* the same where each comes from a line of its own: maps that transpose */
+    3.0 /* the same where each comes from a line of its own, in maps ... */
+#define SCATTERED_ROW_CYCLES \
+    8.0                   /* ... and in row kernels, which walk along a row before the next one */
+#define TURNED_CYCLES 0.6 /* an element of a square that is turned in registers */
 #define LINE_BYTES 64.0
 #define SCORE_CYCLES 8.0 /* power, maximum, sum: per vector of scores */
 
@@ -253,7 +256,10 @@ static double price_rows(const pricing *p)
         return sx_model_warp_rows_ns(device, a, p->s, points, work);
     }
     double rounds = ceil(points / device->cores);
-    work += a->scattered * SCATTERED_LINE_CYCLES / device->ghz / device->cores;
+    bool turned = sx_schedule_turned_rows(a, p->s) != SX_NO_DIM;
+    double apart = a->kind == SX_KERNEL_ROW ? SCATTERED_ROW_CYCLES : SCATTERED_LINE_CYCLES;
+    double cycles = turned ? TURNED_CYCLES : apart;
+    work += a->scattered * cycles / device->ghz / device->cores;
     return work * rounds * device->cores / points + rounds * POINT_NS;
 }
 

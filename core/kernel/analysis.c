@@ -227,6 +227,38 @@ static double apart_along_lanes(const sx_analysis *a)
     return sum;
 }
 
+uint32_t sx_analysis_turned_rows(const sx_analysis *a, uint32_t lanes)
+{
+    const sx_view *view = &a->view;
+    uint32_t last = view->rank - 1;
+    if (a->kind != SX_KERNEL_MAP || a->lane == SX_NO_DIM || view->rank < 2 || a->lane != last ||
+        a->lane_bytes != 4 || a->scattered == 0) {
+        return SX_NO_DIM;
+    }
+    uint32_t row = last - 1;
+    for (uint32_t k = 0; k < a->body->arg_count; k++) {
+        bool apart = view->stride[k][last] > 1;
+        if (apart && (view->stride[k][row] != 1 || sx_dtype_bytes(a->input[k].dtype) != 4)) {
+            return SX_NO_DIM;
+        }
+    }
+    bool fills = view->extent[row] >= lanes && view->extent[last] >= lanes;
+    return fills ? row : SX_NO_DIM;
+}
+
+uint32_t sx_schedule_turned_rows(const sx_analysis *a, const sx_schedule *s)
+{
+    uint32_t lanes = sx_schedule_lanes(s);
+    uint32_t row = sx_analysis_turned_rows(a, lanes);
+    if (row == SX_NO_DIM || a->steady || sx_schedule_width(s) > 1) {
+        return SX_NO_DIM;
+    }
+    int64_t rows = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    int64_t columns = sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
+    bool whole = rows % lanes == 0 && columns >= a->view.extent[a->lane];
+    return whole ? row : SX_NO_DIM;
+}
+
 /* Elements that are read lane by lane: those that lie apart along the rows and do not lie along the keys or
  * the inner dimension. */
 static double scattered_elements(const sx_analysis *a)

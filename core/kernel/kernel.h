@@ -200,6 +200,9 @@ double sx_op_weight(sx_op op);
 /* Do the elements of the argument lie side by side along `dim`, and apart along the rows? (Then squares are
  * turned in registers.) */
 bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim);
+/* Of an elementwise kernel some of whose arguments lie apart along the lanes: the last of the other dimensions, if all
+ * of them lie along that one in elements of a lane, and both fill a vector of `lanes`; else SX_NO_DIM. */
+uint32_t sx_analysis_turned_rows(const sx_analysis *a, uint32_t lanes);
 /* The innermost reduced dimension, or SX_NO_DIM. */
 uint32_t sx_view_inner_reduced(const sx_view *view);
 
@@ -275,6 +278,8 @@ typedef struct {
 
 /* The step of level number `nth` (0 first) of an axis under a binding; 0 where there is none. */
 int64_t sx_schedule_step(const sx_schedule *s, sx_role axis, sx_bind bind, uint32_t nth);
+/* sx_analysis_turned_rows under a schedule whose grid points hold such squares whole, else SX_NO_DIM. */
+uint32_t sx_schedule_turned_rows(const sx_analysis *a, const sx_schedule *s);
 /* Lanes of a vector register: what the level before the lanes leaves of their axis. */
 uint32_t sx_schedule_lanes(const sx_schedule *s);
 /* Elements that lie side by side in one lane, which has a register for each: 4 in `lane(n/4) register(n)`; 1 where no

@@ -150,6 +150,127 @@ static void emit_row(sx_lower *l, int64_t length)
     l->at[d].constant = start;
 }
 
+/* ---- squares of arguments that lie along the rows, turned in registers ---- */
+typedef struct {
+    uint32_t row;                         /* the dimension along which they lie */
+    uint32_t argument[SX_FUSED_ARGS_MAX]; /* that are turned */
+    uint32_t count;
+    uint32_t mask[SX_TURN_STAGES];
+    uint32_t workspace; /* a square of `lanes` rows for each of them */
+} turning;
+
+static sx_addr square_address(const sx_lower *l, const turning *t, uint32_t which, int64_t line)
+{
+    sx_addr a = {.buffer = t->workspace, .index_reg = SX_NO_REG};
+    a.offset = (int64_t)sizeof(float) * l->lanes * ((int64_t)which * l->lanes + line);
+    return a;
+}
+
+/* `rows` rows and `valid` columns of each turned argument from the position on. */
+static void turn_squares(sx_lower *l, const turning *t, uint32_t rows, uint32_t valid)
+{
+    uint32_t none = SX_NO_REG, d = l->vector_dim;
+    int64_t start = l->at[d].constant;
+    for (uint32_t k = 0; k < t->count; k++) {
+        uint32_t line[SX_LOOP_LANES_MAX];
+        for (uint32_t j = 0; j < l->lanes; j++) {
+            l->at[d].constant = start + j;
+            line[j] =
+                j < valid ? sx_lower_load_along(l, t->argument[k], rows) : sx_loop_bits(&l->b, 0);
+        }
+        l->at[d].constant = start;
+        sx_lower_turn(l, line, t->mask);
+        for (uint32_t r = 0; r < rows; r++) {
+            sx_addr a = square_address(l, t, k, r);
+            (void)sx_loop_op(&l->b, SX_LOP_STORE, none, &a, line[r], none, none, l->lanes, 0);
+        }
+    }
+}
+
+/* A vector of each of the rows of a square; their loop variable moves through the squares as well. */
+static void rows_of_square(sx_lower *l, const turning *t, uint32_t rows, uint32_t valid)
+{
+    uint32_t none = SX_NO_REG;
+    turn_squares(l, t, rows, valid);
+    bool opened = sx_lower_open(l, t->row, rows, 1);
+    uint32_t made[SX_FUSED_RESULTS_MAX];
+    l->valid = valid;
+    sx_lower_move(l);
+    for (uint32_t i = 0; i < l->body->instr_count; i++) {
+        const sx_instr *in = &l->body->instr[i];
+        for (uint32_t k = 0; in->kind == SX_BODY_ARG && k < t->count; k++) {
+            if (in->x == t->argument[k]) {
+                sx_addr a = square_address(l, t, k, 0);
+                a.coef[2 + l->b.open_count] = opened ? (int64_t)sizeof(float) * l->lanes : 0;
+                l->reg[i] = sx_loop_op(&l->b, SX_LOP_LOAD, none, &a, none, none, none, l->lanes, 0);
+                l->have[i] = true;
+            }
+        }
+    }
+    make_results(l, made);
+    for (uint32_t r = 0; r < l->analysis->result_count; r++) {
+        sx_lower_choose_result(l, r);
+        sx_lower_store_raw(l, made[r], l->out_dtype);
+    }
+    sx_lower_close(l, t->row, opened);
+    sx_lower_move(l);
+}
+
+/* All columns of `rows` rows. */
+static void band_of_squares(sx_lower *l, const turning *t, uint32_t rows)
+{
+    uint32_t d = l->vector_dim;
+    int64_t extent = l->view.extent[d], whole = extent / l->lanes;
+    bool opened = sx_lower_open(l, d, whole, l->lanes);
+    rows_of_square(l, t, rows, l->lanes);
+    sx_lower_close(l, d, opened);
+    if (extent % l->lanes > 0) {
+        int64_t start = l->at[d].constant;
+        l->at[d].constant = start + whole * l->lanes;
+        rows_of_square(l, t, rows, (uint32_t)(extent % l->lanes));
+        l->at[d].constant = start;
+    }
+}
+
+static void emit_squares(sx_lower *l, int64_t length)
+{
+    turning *t = l->self;
+    int64_t whole = length / l->lanes;
+    sx_lower_turn_masks(l, t->mask);
+    if (whole > 0) {
+        bool opened = sx_lower_open(l, t->row, whole, l->lanes);
+        band_of_squares(l, t, l->lanes);
+        sx_lower_close(l, t->row, opened);
+    }
+    if (length % l->lanes > 0) {
+        int64_t start = l->at[t->row].constant;
+        l->at[t->row].constant = start + whole * l->lanes;
+        band_of_squares(l, t, (uint32_t)(length % l->lanes));
+        l->at[t->row].constant = start;
+    }
+}
+
+static sx_code lower_turned(sx_lower *l, uint32_t row)
+{
+    turning t = {.row = row};
+    uint32_t outer[SX_RANK_MAX];
+    uint32_t outer_count = 0;
+    for (uint32_t k = 0; k < l->body->arg_count; k++) {
+        if (l->view.stride[k][l->vector_dim] > 1) {
+            t.argument[t.count++] = k;
+        }
+    }
+    for (uint32_t d = 0; d < row; d++) {
+        outer[outer_count++] = d;
+    }
+    int64_t square = (int64_t)sizeof(float) * l->lanes * l->lanes;
+    t.workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, square * t.count);
+    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
+    l->self = &t;
+    int64_t rows = sx_schedule_step(l->schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    return sx_lower_parts(l, outer, outer_count, 1, row, rows, emit_squares);
+}
+
 sx_code sx_lower_map(sx_lower *l)
 {
     uint32_t outer[SX_RANK_MAX];
@@ -161,6 +282,11 @@ sx_code sx_lower_map(sx_lower *l)
     if (width > 1 && (line > LINE_MAX || line % width != 0)) {
         return SX_FAIL(l->cx, SX_INPUT, "kernel %s: %lld elements of a lane in line, at most %d",
                        l->kernel->name, (long long)line, LINE_MAX);
+    }
+    bool vectors = l->unit != NULL && !l->unit->threads; /* moves have no unit */
+    uint32_t turned = vectors ? sx_schedule_turned_rows(l->analysis, schedule) : SX_NO_DIM;
+    if (turned != SX_NO_DIM) {
+        return lower_turned(l, turned);
     }
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
     for (uint32_t d = 0; d < l->view.rank; d++) {

@@ -14,7 +14,8 @@ typedef struct {
     const char *name;
     uint32_t calls; /* of one answer, as peer_torch.py has it */
 } torch_case;
-static const torch_case cases[] = {{"call", 2000}, {"block", 4}, {"resnet", 4}};
+static const torch_case cases[] = {{"call", 2000}, {"block", 4}, {"resnet", 4}, {"bert", 2},
+                                   {"gpt2", 2},    {"llama", 4}, {"vit", 2},    {"unet", 4}};
 
 static bool start(sx_bench_peer *peer, const char *backend, const char *name, uint32_t threads)
 {

@@ -31,9 +31,10 @@ def uniform(generator, shape):
     return generator.uniform(-1, 1, shape).astype(numpy.float32)
 
 
-def serve(make):
+def serve(make, warm_ns=0):
     """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run
-    for each line of stdin."""
+    for each line of stdin. Before it there are runs for `warm_ns` which do not count: threads of the other side may
+    still wait for work with all their might (OpenMP's do for some 15 ms), and our own have fallen asleep."""
     try:
         name, run = make()
     except ImportError as error:
@@ -42,6 +43,9 @@ def serve(make):
     print(name, flush=True)
     run()
     for _ in sys.stdin:
+        warm = time.perf_counter_ns() + warm_ns
+        while warm_ns > 0 and time.perf_counter_ns() < warm:
+            run()
         start = time.perf_counter_ns()
         run()
         print(time.perf_counter_ns() - start, flush=True)

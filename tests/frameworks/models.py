@@ -30,13 +30,13 @@ class ResNet(nn.Module):
 
 
 class ViT(nn.Module):
-    def __init__(self):
+    def __init__(self, width=32, heads=4, layers=2, patch=4, patches=16):
         super().__init__()
-        self.patch = nn.Conv2d(3, 32, 4, 4)
-        self.first = nn.Parameter(torch.randn(1, 1, 32) / 8)
-        self.place = nn.Parameter(torch.randn(1, 17, 32) / 8)
-        self.layers = nn.ModuleList([Layer(32, 4, causal=False) for _ in range(2)])
-        self.norm, self.head = nn.LayerNorm(32), nn.Linear(32, 10)
+        self.patch = nn.Conv2d(3, width, patch, patch)
+        self.first = nn.Parameter(torch.randn(1, 1, width) / 8)
+        self.place = nn.Parameter(torch.randn(1, 1 + patches, width) / 8)
+        self.layers = nn.ModuleList([Layer(width, heads, causal=False) for _ in range(layers)])
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x):
         y = self.patch(x).flatten(2).transpose(1, 2)
@@ -66,12 +66,12 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    def __init__(self):
+    def __init__(self, width=32, heads=4, layers=2, places=16):
         super().__init__()
-        self.words, self.places = nn.Embedding(50, 32, padding_idx=0), nn.Embedding(16, 32)
-        self.norm = nn.LayerNorm(32)
-        self.layers = nn.ModuleList([Layer(32, 4, causal=False) for _ in range(2)])
-        self.pool, self.head = nn.Linear(32, 32), nn.Linear(32, 10)
+        self.words, self.places = nn.Embedding(50, width, padding_idx=0), nn.Embedding(places, width)
+        self.norm = nn.LayerNorm(width)
+        self.layers = nn.ModuleList([Layer(width, heads, causal=False) for _ in range(layers)])
+        self.pool, self.head = nn.Linear(width, width), nn.Linear(width, 10)
 
     def forward(self, words):
         mask = (words != 0)[:, None, None, :]
@@ -82,11 +82,11 @@ class Bert(nn.Module):
 
 
 class Gpt2(nn.Module):
-    def __init__(self):
+    def __init__(self, width=32, heads=4, layers=2, places=16):
         super().__init__()
-        self.words, self.places = nn.Embedding(50, 32), nn.Embedding(16, 32)
-        self.layers = nn.ModuleList([Layer(32, 4, causal=True, approximate="tanh") for _ in range(2)])
-        self.norm = nn.LayerNorm(32)
+        self.words, self.places = nn.Embedding(50, width), nn.Embedding(places, width)
+        self.layers = nn.ModuleList([Layer(width, heads, causal=True, approximate="tanh") for _ in range(layers)])
+        self.norm = nn.LayerNorm(width)
 
     def forward(self, words):
         x = self.words(words) + self.places(torch.arange(words.shape[1]))
@@ -98,13 +98,14 @@ class Gpt2(nn.Module):
 class Llama(nn.Module):
     """One block: RMS norm, rotary places, four heads of queries for two of keys, SwiGLU."""
 
-    def __init__(self):
+    def __init__(self, width=32):
         super().__init__()
-        self.words = nn.Embedding(50, 32)
-        self.norm_a, self.norm_b = nn.RMSNorm(32), nn.RMSNorm(32)
-        self.q, self.kv, self.o = (nn.Linear(32, n, bias=False) for n in (32, 32, 32))
-        self.gate, self.up, self.down = (nn.Linear(*n, bias=False) for n in ((32, 64), (32, 64), (64, 32)))
-        self.head = nn.Linear(32, 50, bias=False)
+        self.width, self.each = width, width // 4
+        self.words = nn.Embedding(50, width)
+        self.norm_a, self.norm_b = nn.RMSNorm(width), nn.RMSNorm(width)
+        self.q, self.kv, self.o = (nn.Linear(width, width, bias=False) for _ in range(3))
+        self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
+        self.down, self.head = nn.Linear(2 * width, width, bias=False), nn.Linear(width, 50, bias=False)
 
     @staticmethod
     def turned(x):
@@ -117,10 +118,10 @@ class Llama(nn.Module):
         x = self.words(words)
         n, s, _ = x.shape
         y = self.norm_a(x)
-        q = self.q(y).view(n, s, 4, 8).transpose(1, 2)
-        k, v = (t.view(n, s, 2, 8).transpose(1, 2).repeat_interleave(2, 1) for t in self.kv(y).chunk(2, -1))
+        q = self.q(y).view(n, s, 4, self.each).transpose(1, 2)
+        k, v = (t.view(n, s, 2, self.each).transpose(1, 2).repeat_interleave(2, 1) for t in self.kv(y).chunk(2, -1))
         y = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
-        x = x + self.o(y.transpose(1, 2).reshape(n, s, 32))
+        x = x + self.o(y.transpose(1, 2).reshape(n, s, self.width))
         y = self.norm_b(x)
         return self.head(x + self.down(F.silu(self.gate(y)) * self.up(y)))[:, -1]
 

@@ -152,6 +152,60 @@ START_TEST(test_integers)
 }
 END_TEST
 
+static bool has_workspace(const sx_kernel *kernel)
+{
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        if (kernel->buffer[k].role == SX_BUFFER_WORKSPACE) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* An argument that lies along the rows is turned in squares where grid points hold them whole: the bits and the plan of
+ * reading it lane by lane, whole squares or not, beside arguments that lie along the columns. */
+START_TEST(test_turned)
+{
+    static const test_tiles turned[] = {{.lanes = 16, .tile_m = 16},
+                                        {.lanes = 8, .tile_m = 16},
+                                        {.lanes = 8, .tile_m = 24},
+                                        {.lanes = 16, .tile_m = 1 << 20}};
+    static const test_tiles apart[] = {{.lanes = 16, .tile_m = 5}, {.lanes = 8, .tile_m = 2}};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t round = 0; round < 24; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        bool batch = round % 3 == 2;
+        int64_t rows = 16 + (int64_t)sx_rng_below(&rng, 40);
+        int64_t columns = round % 4 == 0 ? 32 : 16 + (int64_t)sx_rng_below(&rng, 40);
+        sx_attr attr = {.present = SX_A(perm), .perm = {2, {1, 0}}};
+        sx_type x = TYPE(SX_F32, columns, rows), whole = TYPE(SX_F32, rows, columns);
+        if (batch) {
+            attr.perm = (sx_ints){3, {0, 2, 1}};
+            x = TYPE(SX_F32, 3, columns, rows);
+            whole = TYPE(SX_F32, 3, rows, columns);
+        }
+        node n = lift(&cx, SX_OP_TRANSPOSE, &attr, &x, 1);
+        n = with_tensor(&cx, SX_OP_ADD, &n, TYPE(SX_F32, columns));
+        n = round % 2 == 0 ? unary(&cx, SX_OP_GELU, &n) : n;
+        n = with_tensor(&cx, SX_OP_MULTIPLY, &n, whole);
+        fill_inputs(&cx, &n, &rng, false);
+        sx_kernel *plain;
+        void *bits = run_node(&cx, &n, &apart[0], run_eval, NULL, &plain);
+        ck_assert(!has_workspace(plain));
+        for (uint32_t p = 0; p < SX_COUNT(turned) + 1; p++) {
+            const test_tiles *plan = p < SX_COUNT(turned) ? &turned[p] : &apart[1];
+            sx_kernel *kernel;
+            void *out = run_node(&cx, &n, plan, run_eval, NULL, &kernel);
+            ck_assert_mem_eq(out, bits, bytes_of(&n.result));
+            ck_assert_uint_eq(kernel->numerics, plain->numerics);
+            ck_assert(has_workspace(kernel) == (p < SX_COUNT(turned)));
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("loop.map");
@@ -160,6 +214,7 @@ int main(void)
     tcase_add_test(cases, test_shapes_and_views);
     tcase_add_test(cases, test_functions);
     tcase_add_test(cases, test_integers);
+    tcase_add_test(cases, test_turned);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -49,6 +49,28 @@ START_TEST(test_maps)
 }
 END_TEST
 
+/* Squares turned in registers, with rests of rows and columns. */
+START_TEST(test_turned_maps)
+{
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t k = 0; k < 12; k++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        test_tiles plan = {.lanes = k % 2 == 0 ? 16 : 8, .tile_m = 16 << k % 3};
+        int64_t rows = 16 + (int64_t)sx_rng_below(&rng, 40);
+        int64_t columns = 16 + (int64_t)sx_rng_below(&rng, 40);
+        sx_attr attr = {.present = SX_A(perm), .perm = {2, {1, 0}}};
+        sx_type x = TYPE(SX_F32, columns, rows);
+        node n = lift(&cx, SX_OP_TRANSPOSE, &attr, &x, 1);
+        n = with_tensor(&cx, SX_OP_ADD, &n, TYPE(SX_F32, columns));
+        n = k % 4 < 2 ? unary(&cx, SX_OP_GELU, &n) : n;
+        n = with_tensor(&cx, SX_OP_MULTIPLY, &n, TYPE(SX_F32, rows, columns));
+        check(&cx, &n, &rng, &plan);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 START_TEST(test_rows)
 {
     static const sx_op ops[] = {SX_OP_SOFTMAX, SX_OP_LAYER_NORM, SX_OP_RMS_NORM, SX_OP_LOG_SOFTMAX};
@@ -200,6 +222,7 @@ int main(void)
     Suite *suite = suite_create("loop.lowered_x64");
     TCase *cases = tcase_create("lowered_x64");
     tcase_add_test(cases, test_maps);
+    tcase_add_test(cases, test_turned_maps);
     tcase_add_test(cases, test_rows);
     tcase_add_test(cases, test_contractions);
     tcase_add_test(cases, test_long_programs);
