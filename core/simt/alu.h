@@ -69,14 +69,25 @@ bool sx_ptx_alu_of(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn, sx_ptx_
 /* ---- products of matrices by a warpgroup ---- */
 /* Elements of an operand: of A row by row, of B eight columns at a time. */
 #define SX_PTX_LINE_ELEMENTS (256 * 32)
+#define SX_PTX_LINE_GROUPS 256
 typedef struct {
     double number[SX_PTX_LINE_ELEMENTS];
     int32_t integer[SX_PTX_LINE_ELEMENTS];
+    /* Of each group of 2^group_shift numbers: all are multiples of 2^low below 2^high. */
+    uint32_t group_shift;
+    int32_t low[SX_PTX_LINE_GROUPS], high[SX_PTX_LINE_GROUPS];
 } sx_ptx_lines;
-void sx_ptx_line_put(sx_ptx_lines *lines, uint32_t index, sx_ptx_modifier type, uint64_t bits,
+/* Nothing is put yet; a group is a row of A (32), or eight columns of B (256). */
+void sx_ptx_lines_begin(sx_ptx_lines *lines, uint32_t group);
+/* Puts elements that lie one behind the other in memory at the indices first, first + step, ... Element (row, k) of A
+ * has the index 32 row + k, element (k, n) of B 256 (n / 8) + 8 k + n mod 8. */
+typedef struct {
+    sx_ptx_lines *to;
+    uint32_t first, step, count;
+} sx_ptx_line_run;
+void sx_ptx_line_put(const sx_ptx_line_run *put, sx_ptx_modifier type, const uint8_t *bytes,
                      bool negated);
-/* Element (row, k) of A has the index 32 row + k, element (k, n) of B 256 (n / 8) + 8 k + n mod 8. Columns `first` to
- * `first` + 7 of the row. */
+/* Columns `first` to `first` + 7 of the row. */
 typedef struct {
     const sx_ptx_lines *a, *b;
     uint32_t depth;

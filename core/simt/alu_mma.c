@@ -49,7 +49,7 @@ static int32_t byte_of(sx_ptx_modifier type, uint64_t bits)
     return type == SX_PTX_TYPE_S8 && value >= 128 ? value - 256 : value;
 }
 
-static double number_of(sx_ptx_modifier type, uint64_t bits)
+static inline double number_of(sx_ptx_modifier type, uint64_t bits)
 {
     if (type == SX_PTX_TYPE_BF16) {
         return (double)sx_ptx_f32(bits << 16);
@@ -174,6 +174,76 @@ static void sum_numbers(const double *a, const double *b, uint32_t depth, const 
     }
 }
 
+/* ---- sums that are exact for sure ---- */
+/* Of some numbers: all are multiples of 2^low below 2^high; of none, and of zeros, low is above high. */
+typedef struct {
+    int32_t low, high;
+} span_of_bits;
+#define NO_BITS ((span_of_bits){.low = INT32_MAX / 16, .high = INT32_MIN / 16})
+/* Of what is not finite: so much that zeros on the other side do not make up for it. */
+#define ALL_BITS ((span_of_bits){.low = INT32_MIN / 8, .high = INT32_MAX / 8})
+#define ELEMENT_DIGITS 10 /* behind the first one: f16 and tf32 have 10, bf16 7 */
+#define F32_DIGITS 23
+
+static span_of_bits both(span_of_bits a, span_of_bits b)
+{
+    return (span_of_bits){a.low < b.low ? a.low : b.low, a.high > b.high ? a.high : b.high};
+}
+
+/* Of a value with so many digits. f64 has room for the small ones of all narrow types. */
+static span_of_bits bits_of(double value, int32_t digits)
+{
+    uint64_t bits;
+    memcpy(&bits, &value, sizeof(bits));
+    int32_t exponent = (int32_t)(bits >> 52 & 0x7FF) - 1023;
+    span_of_bits own = {exponent - digits, exponent + 1};
+    return exponent == 1024 ? ALL_BITS : exponent == -1023 ? NO_BITS : own;
+}
+
+static span_of_bits bits_of_all(const double *value, uint32_t count, int32_t digits)
+{
+    span_of_bits all = NO_BITS;
+    for (uint32_t i = 0; i < count; i++) {
+        all = both(all, bits_of(value[i], digits));
+    }
+    return all;
+}
+
+/* Every partial sum is a multiple of the lowest bit and needs no more than the 53 bits of f64. */
+static bool is_exact(span_of_bits a, span_of_bits b, span_of_bits c)
+{
+    const span_of_bits products = {a.low + b.low, a.high + b.high + 5}; /* DEPTH_MAX of them */
+    const span_of_bits all = both(products, c);
+    return all.high + 1 - all.low <= 53;
+}
+_Static_assert(DEPTH_MAX <= 1 << 5, "the sum of all products has at most five digits more");
+
+/* A row of D where no sum rounds. Two columns at a time are what every x86-64 computes at once. */
+typedef double pair __attribute__((vector_size(16)));
+static inline pair pair_at(const double *at)
+{
+    pair both_of;
+    memcpy(&both_of, at, sizeof(both_of));
+    return both_of;
+}
+static void sum_plainly(const double *a, const double *b, uint32_t depth, const double c[COLUMNS],
+                        uint64_t d[COLUMNS])
+{
+    pair s0 = pair_at(c), s1 = pair_at(c + 2), s2 = pair_at(c + 4), s3 = pair_at(c + 6);
+    _Static_assert(COLUMNS == 8, "four pairs");
+    for (uint32_t k = 0; k < depth; k++, b += COLUMNS) {
+        const pair factor = {a[k], a[k]};
+        s0 += factor * pair_at(b);
+        s1 += factor * pair_at(b + 2);
+        s2 += factor * pair_at(b + 4);
+        s3 += factor * pair_at(b + 6);
+    }
+    const pair sum[COLUMNS / 2] = {s0, s1, s2, s3};
+    for (uint32_t n = 0; n < COLUMNS; n++) {
+        d[n] = sx_ptx_f32_bits((float)sum[n / 2][n % 2]);
+    }
+}
+
 /* ---- whole matrices ---- */
 static void mma_integers(const sx_ptx_alu *alu, const sx_ptx_word *const *operand, integers *m)
 {
@@ -258,8 +328,11 @@ static void run_numbers(const sx_ptx_alu *alu, sx_ptx_word *const *result,
             c[row_of(lane, r)][column_of(lane, r)] = (double)value;
         }
     }
+    const span_of_bits of_b = bits_of_all(m.b[0], s.depth * COLUMNS, ELEMENT_DIGITS);
     for (uint32_t row = 0; row < ROWS; row++) {
-        sum_numbers(m.a[row], m.b[0], s.depth, c[row], d[row]);
+        bool exact = is_exact(bits_of_all(m.a[row], s.depth, ELEMENT_DIGITS), of_b,
+                              bits_of_all(c[row], COLUMNS, F32_DIGITS));
+        (exact ? sum_plainly : sum_numbers)(m.a[row], m.b[0], s.depth, c[row], d[row]);
     }
     for (uint32_t r = 0; r < 4; r++) {
         sx_ptx_word out;
@@ -272,16 +345,57 @@ static void run_numbers(const sx_ptx_alu *alu, sx_ptx_word *const *result,
 }
 
 /* ---- products of warpgroups ---- */
-void sx_ptx_line_put(sx_ptx_lines *lines, uint32_t index, sx_ptx_modifier type, uint64_t bits,
+void sx_ptx_lines_begin(sx_ptx_lines *lines, uint32_t group)
+{
+    SX_ASSERT((group & (group - 1)) == 0 && SX_PTX_LINE_ELEMENTS / group <= SX_PTX_LINE_GROUPS);
+    lines->group_shift = (uint32_t)__builtin_ctz(group);
+    for (uint32_t i = 0; i < SX_PTX_LINE_ELEMENTS / group; i++) {
+        lines->low[i] = NO_BITS.low;
+        lines->high[i] = NO_BITS.high;
+    }
+}
+
+static void put_numbers(const sx_ptx_line_run *p, sx_ptx_modifier type, const uint8_t *bytes,
+                        bool negated)
+{
+    uint32_t size = sx_ptx_modifier_of(type)->value;
+    double sign = negated ? -1 : 1;
+    for (uint32_t i = 0; i < p->count; i++) {
+        uint32_t bits = 0, index = p->first + i * p->step, group = index >> p->to->group_shift;
+        memcpy(&bits, bytes + (size_t)i * size, size);
+        double value = number_of(type, bits);
+        span_of_bits own = bits_of(value, ELEMENT_DIGITS);
+        p->to->number[index] = sign * value;
+        p->to->low[group] = own.low < p->to->low[group] ? own.low : p->to->low[group];
+        p->to->high[group] = own.high > p->to->high[group] ? own.high : p->to->high[group];
+    }
+}
+
+void sx_ptx_line_put(const sx_ptx_line_run *p, sx_ptx_modifier type, const uint8_t *bytes,
                      bool negated)
 {
-    SX_ASSERT(index < SX_PTX_LINE_ELEMENTS);
-    if (type == SX_PTX_TYPE_S8 || type == SX_PTX_TYPE_U8) {
-        lines->integer[index] = byte_of(type, bits);
-    } else {
-        double value = number_of(type, bits);
-        lines->number[index] = negated ? -value : value;
+    SX_ASSERT(p->first + (p->count - 1) * p->step < SX_PTX_LINE_ELEMENTS);
+    if (type != SX_PTX_TYPE_S8 && type != SX_PTX_TYPE_U8) {
+        put_numbers(p, type, bytes, negated);
+        return;
     }
+    for (uint32_t i = 0; i < p->count; i++) {
+        p->to->integer[p->first + i * p->step] = byte_of(type, bytes[i]);
+    }
+}
+
+/* Of eight words that are numbers of f32. */
+static span_of_bits bits_of_words(const uint64_t word[COLUMNS])
+{
+    int32_t low = 255, high = 0;
+    for (uint32_t n = 0; n < COLUMNS; n++) {
+        int32_t exponent = (int32_t)(word[n] >> F32_DIGITS & 255);
+        bool zero = (word[n] & INT32_MAX) == 0;
+        low = zero || low < exponent ? low : exponent;
+        high = zero || high > exponent ? high : exponent;
+    }
+    span_of_bits own = {(low > 1 ? low : 1) - 127 - F32_DIGITS, (high > 1 ? high : 1) - 126};
+    return high == 255 ? ALL_BITS : low == 255 ? NO_BITS : own;
 }
 
 void sx_ptx_line_multiply(const sx_ptx_line_product *p, uint32_t row, uint32_t first,
@@ -290,11 +404,15 @@ void sx_ptx_line_multiply(const sx_ptx_line_product *p, uint32_t row, uint32_t f
     SX_ASSERT(p->depth <= DEPTH_MAX && first % COLUMNS == 0);
     size_t a = (size_t)row * DEPTH_MAX, b = (size_t)first * DEPTH_MAX;
     if (!p->integers) {
+        uint32_t of_a = row * DEPTH_MAX >> p->a->group_shift,
+                 of_b = first * DEPTH_MAX >> p->b->group_shift;
         double sum[COLUMNS];
         for (uint32_t n = 0; n < COLUMNS; n++) {
             sum[n] = (double)sx_ptx_f32(c[n]);
         }
-        sum_numbers(p->a->number + a, p->b->number + b, p->depth, sum, d);
+        bool exact = is_exact((span_of_bits){p->a->low[of_a], p->a->high[of_a]},
+                              (span_of_bits){p->b->low[of_b], p->b->high[of_b]}, bits_of_words(c));
+        (exact ? sum_plainly : sum_numbers)(p->a->number + a, p->b->number + b, p->depth, sum, d);
         return;
     }
     for (uint32_t n = 0; n < COLUMNS; n++) {

@@ -201,11 +201,11 @@ static sx_code land_load(sx_ptx_machine *m, sx_ptx_bulk *c)
                            b->offset);
     }
     sx_ptx_stamp stamp = sx_ptx_actor_stamp(m, b->actor, b->phase + 1, c->insn);
-    for (uint32_t i = 0; i < c->bytes; i++) {
+    for (uint32_t i = 0; i < c->bytes; i += 1U << m->cell_shift) {
         uint32_t at =
             sx_ptx_swizzled(c->swizzle, SX_PTX_SHARED_FIRST + c->shared + i) - SX_PTX_SHARED_FIRST;
-        m->shared[at] = c->data[i];
-        m->cell[at].write = stamp;
+        memcpy(m->shared + at, c->data + i, (size_t)1 << m->cell_shift);
+        m->cell[at >> m->cell_shift].write = stamp;
     }
     c->busy = false;
     m->bulk_busy--;
@@ -233,10 +233,10 @@ static sx_code make_bulk(sx_ptx_machine *m, uint32_t bytes, sx_ptx_bulk **made)
     return SX_OK;
 }
 
-static sx_code write_byte(const sx_ptx_step *s, uint32_t lane, uint64_t at,
+static sx_code write_cell(const sx_ptx_step *s, uint32_t lane, uint64_t at,
                           const sx_ptx_stamp *stamp)
 {
-    sx_ptx_cell *cell = &s->m->cell[at];
+    sx_ptx_cell *cell = &s->m->cell[at >> s->m->cell_shift];
     sx_ptx_stamp before = cell->write;
     SX_TRY(sx_ptx_engine_writes(s->m, s->w, lane, s->insn, at));
     if (!sx_ptx_is_fenced(s->m, s->w, lane, &before)) {
@@ -290,10 +290,10 @@ static sx_code begin_load(const sx_ptx_step *s, uint32_t lane)
     SX_TRY(make_bulk(m, from.bytes, &c));
     SX_TRY(move_all(s, lane, &from, c->data, false));
     sx_ptx_stamp stamp = sx_ptx_actor_stamp(m, b->actor, UNKNOWN_EPOCH, s->insn);
-    for (uint32_t i = 0; i < from.bytes; i++) {
+    for (uint32_t i = 0; i < from.bytes; i += 1U << m->cell_shift) {
         uint64_t at = byte_of(&from, offset, i);
-        SX_TRY(write_byte(s, lane, at, &stamp));
-        m->shared[at] = POISON;
+        SX_TRY(write_cell(s, lane, at, &stamp));
+        memset(m->shared + at, POISON, (size_t)1 << m->cell_shift);
     }
     c->busy = c->load = true;
     c->insn = s->insn;
@@ -333,10 +333,10 @@ static sx_code land_store(const sx_ptx_step *s, uint32_t lane, const source *to,
     return move_all(s, lane, to, bytes, true);
 }
 
-static sx_code read_byte(const sx_ptx_step *s, uint32_t lane, uint64_t at,
+static sx_code read_cell(const sx_ptx_step *s, uint32_t lane, uint64_t at,
                          const sx_ptx_stamp *stamp)
 {
-    sx_ptx_stamp write = s->m->cell[at].write;
+    sx_ptx_stamp write = s->m->cell[at >> s->m->cell_shift].write;
     SX_TRY(sx_ptx_engine_reads(s->m, s->w, lane, s->insn, at, stamp));
     return sx_ptx_is_fenced(s->m, s->w, lane, &write)
                ? SX_OK
@@ -363,8 +363,8 @@ static sx_code begin_store(const sx_ptx_step *s, uint32_t lane)
         g->open = 1;
     }
     sx_ptx_stamp stamp = sx_ptx_actor_stamp(m, g->actor, g->open, s->insn);
-    for (uint32_t i = 0; i < to.bytes; i++) {
-        SX_TRY(read_byte(s, lane, byte_of(&to, offset, i), &stamp));
+    for (uint32_t i = 0; i < to.bytes; i += 1U << m->cell_shift) {
+        SX_TRY(read_cell(s, lane, byte_of(&to, offset, i), &stamp));
     }
     g->last = g->open;
     SX_TRY(make_bulk(m, to.bytes, &c));

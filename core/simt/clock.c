@@ -17,6 +17,12 @@ static void join(uint32_t *to, const uint32_t *from, uint32_t words)
     }
 }
 
+/* Words of actors that there are not yet are zero. */
+static uint32_t used(const sx_ptx_machine *m)
+{
+    return m->warp_count + m->warp_count * SX_PTX_LANES + m->actor_count;
+}
+
 sx_code sx_ptx_clock_make(sx_ptx_machine *m, sx_ptx_clock *clock)
 {
     clock->seen = SX_NEW_ARRAY(m->cx, uint32_t, m->clock_words);
@@ -33,8 +39,8 @@ void sx_ptx_clock_clear(const sx_ptx_machine *m, sx_ptx_clock *clock)
 
 void sx_ptx_clock_join(const sx_ptx_machine *m, sx_ptx_clock *to, const sx_ptx_clock *from)
 {
-    join(to->seen, from->seen, m->clock_words);
-    join(to->fenced, from->fenced, m->clock_words);
+    join(to->seen, from->seen, used(m));
+    join(to->fenced, from->fenced, used(m));
 }
 
 /* All that the lane has seen, itself included. */
@@ -42,7 +48,7 @@ static void join_lane(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t la
 {
     uint32_t *own = to + m->warp_count + w->index * SX_PTX_LANES;
     join(to, w->seen, m->warp_count);
-    join(to, w->clock[lane].seen, m->clock_words);
+    join(to, w->clock[lane].seen, used(m));
     join(own, w->lane_seen[lane], SX_PTX_LANES);
     /* What lies before the last barrier of the block, all lanes of the warp have behind them. */
     to[w->index] = w->epoch - 1 > to[w->index] ? w->epoch - 1 : to[w->index];
@@ -53,7 +59,7 @@ void sx_ptx_release(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lane, sx_p
 {
     SX_ASSERT(m->tracks && w->clock[lane].seen != NULL);
     join_lane(m, w, lane, to->seen);
-    join(to->fenced, w->clock[lane].fenced, m->clock_words);
+    join(to->fenced, w->clock[lane].fenced, used(m));
     w->lane_epoch[lane]++;
 }
 

@@ -143,8 +143,8 @@ static sx_code init(const sx_ptx_step *s, uint32_t lane)
     b->valid = true;
     b->init = sx_ptx_stamp_of(s->w, lane, s->insn, false);
     b->fence = (sx_ptx_stamp){.thread = 0};
-    for (uint32_t i = 0; i < 8; i++) {
-        m->cell[offset + i].barrier = true;
+    for (uint32_t i = 0; i < 8; i += 1U << m->cell_shift) {
+        m->cell[(offset + i) >> m->cell_shift].barrier = true;
     }
     return SX_OK;
 }
@@ -159,8 +159,8 @@ static sx_code invalidate(const sx_ptx_step *s, uint32_t lane)
                            (long long)b->tx);
     }
     b->valid = false;
-    for (uint32_t i = 0; i < 8; i++) {
-        sx_ptx_cell *cell = &s->m->cell[b->offset + i];
+    for (uint32_t i = 0; i < 8; i += 1U << s->m->cell_shift) {
+        sx_ptx_cell *cell = &s->m->cell[(b->offset + i) >> s->m->cell_shift];
         cell->barrier = cell->known = false;
     }
     return SX_OK;

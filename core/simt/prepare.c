@@ -218,16 +218,19 @@ static uint32_t cell_shift_of(const sx_ptx_machine *m, const sx_ptx_micro *u)
     } else if (shared && (u->handler == SX_PTX_RUN_LD || u->handler == SX_PTX_RUN_ST ||
                           u->handler == SX_PTX_RUN_ATOM)) {
         size = (uint32_t)u->element_bytes * u->elements;
+    } else if (u->handler == SX_PTX_RUN_MBARRIER) {
+        size = 8;
     }
     SX_ASSERT(size > 0);
     uint32_t shift = (uint32_t)__builtin_ctz(size);
     return shift < CELL_SHIFT_MAX ? shift : CELL_SHIFT_MAX;
 }
 
-/* Accesses lie at multiples of their size, so that one takes a cell wholly. Engines go byte by byte. */
+/* Accesses lie at multiples of their size, so that one takes a cell wholly. Those of
+ * engines are 16 bytes, mbarriers 8. */
 static void choose_cells(sx_ptx_machine *m)
 {
-    m->cell_shift = m->tracks ? 0 : CELL_SHIFT_MAX;
+    m->cell_shift = CELL_SHIFT_MAX;
     for (uint32_t i = 0; i < m->kernel->insn_count && m->cell_shift > 0; i++) {
         uint32_t shift = cell_shift_of(m, &m->micro[i]);
         m->cell_shift = shift < m->cell_shift ? shift : m->cell_shift;

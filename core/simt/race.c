@@ -234,7 +234,7 @@ void sx_ptx_landed(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint3
     }
 }
 
-/* ---- engines: cells are bytes where there are any ---- */
+/* ---- engines: they take 16 bytes, so cells wholly ---- */
 void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
                       const sx_ptx_warp *w, uint32_t lane)
 {
@@ -244,8 +244,7 @@ void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_s
 sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                              uint64_t offset)
 {
-    SX_ASSERT(m->cell_shift == 0);
-    sx_ptx_cell *cell = &m->cell[offset];
+    sx_ptx_cell *cell = &m->cell[offset >> m->cell_shift];
     if ((cell->flight | cell->barrier) != 0) {
         return taken(m, w, lane, insn, offset, "writes");
     }
@@ -255,7 +254,7 @@ sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t l
 sx_code sx_ptx_engine_reads(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                             uint64_t offset, const sx_ptx_stamp *stamp)
 {
-    sx_ptx_cell *cell = &m->cell[offset];
+    sx_ptx_cell *cell = &m->cell[offset >> m->cell_shift];
     if ((cell->flight | cell->barrier) != 0) {
         return taken(m, w, lane, insn, offset, "reads");
     }

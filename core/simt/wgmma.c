@@ -110,17 +110,18 @@ static sx_code read_matrix(const sx_ptx_step *s, const descriptor *d, bool trans
     uint32_t bytes = transposed ? mn * of->bytes : K_BYTES;
     sx_ptx_stamp checked = {.thread = 0};
     SX_TRY(check_descriptor(s, d, transposed));
-    for (uint32_t i = 0; i < lines * bytes; i++) {
+    for (uint32_t i = 0; i < lines * bytes; i += 1U << m->cell_shift) { // pieces of 16 are dense
         uint32_t address = address_of(d, transposed, i / bytes, i % bytes);
         uint64_t at = address - (uint64_t)SX_PTX_SHARED_FIRST;
+        sx_ptx_cell *cell = &m->cell[at >> m->cell_shift];
         if (address < SX_PTX_SHARED_FIRST || at >= m->shared_bytes) {
             return sx_ptx_stop(m, s->w, 0, s->insn, SX_MISMATCH,
                                "the matrix has a byte at address %u, outside of shared memory",
                                address);
         }
-        const sx_ptx_stamp *write = &m->cell[at].write;
-        bool again = m->cell[at].known && write->thread == checked.thread &&
-                     write->warp_epoch == checked.warp_epoch &&
+        const sx_ptx_stamp *write = &cell->write;
+        bool again = cell->known && (cell->flight | cell->barrier) == 0 &&
+                     write->thread == checked.thread && write->warp_epoch == checked.warp_epoch &&
                      write->lane_epoch == checked.lane_epoch;
         for (uint32_t k = 0; !again && k < WARPS * SX_PTX_LANES; k++) {
             const sx_ptx_warp *w = &m->warp[s->w->index / WARPS * WARPS + k / SX_PTX_LANES];
@@ -134,20 +135,38 @@ static sx_code read_matrix(const sx_ptx_step *s, const descriptor *d, bool trans
             }
         }
         checked = *write;
-        sx_ptx_note_read(m, &m->cell[at], stamp, s->w, 0);
+        sx_ptx_note_read(m, cell, stamp, s->w, 0);
     }
     return SX_OK;
 }
 
 /* ---- elements ---- */
-static uint64_t bits_at(const sx_ptx_machine *m, const descriptor *d, bool transposed,
-                        const shape *of, uint32_t mn, uint32_t k)
+#define PIECE 16 /* bytes that lie one behind the other under every descriptor */
+
+/* The index of element (mn, k) among the lines of A or B. */
+static uint32_t index_of(uint32_t which, uint32_t mn, uint32_t k)
 {
-    uint32_t address = transposed ? address_of(d, true, k, mn * of->bytes)
-                                  : address_of(d, false, mn, k * of->bytes);
-    uint64_t bits = 0;
-    memcpy(&bits, m->shared + (address - SX_PTX_SHARED_FIRST), of->bytes);
-    return bits;
+    return which == 0 ? 32 * mn + k : 256 * (mn / 8) + 8 * k + mn % 8;
+}
+
+/* Operand `which` of `mn` rows or columns, from shared memory. */
+static void put_matrix(sx_ptx_machine *m, const descriptor *d, const shape *of, uint32_t which,
+                       uint32_t mn)
+{
+    bool transposed = of->transposed[which];
+    uint32_t lines = transposed ? of->depth : mn;
+    uint32_t bytes = transposed ? mn * of->bytes : K_BYTES;
+    for (uint32_t r = 0; r < lines; r++) {
+        for (uint32_t b = 0; b < bytes; b += PIECE) {
+            uint32_t along = b / of->bytes, address = address_of(d, transposed, r, b);
+            uint32_t i = transposed ? along : r, k = transposed ? r : along;
+            uint32_t first = index_of(which, i, k);
+            uint32_t next = transposed ? index_of(which, i + 1, k) : index_of(which, i, k + 1);
+            const sx_ptx_line_run put = {&m->lines[which], first, next - first, PIECE / of->bytes};
+            sx_ptx_line_put(&put, of->type[which], m->shared + (address - SX_PTX_SHARED_FIRST),
+                            of->negated[which]);
+        }
+    }
 }
 
 /* Element (row, k) of A in the registers of the warps: register r, element j of lane 4 g + t is row g + 8 (r mod 2),
@@ -203,17 +222,18 @@ static sx_code compute(sx_ptx_machine *m, const sx_ptx_product *p)
     if (!of.in_registers) {
         SX_TRY(read_descriptor(&s, p->a, &a));
     }
-    for (uint32_t k = 0; k < of.depth; k++) {
-        for (uint32_t row = 0; row < ROWS; row++) {
-            uint64_t bits = of.in_registers ? bits_of_registers(&s, &of, row, k)
-                                            : bits_at(m, &a, of.transposed[0], &of, row, k);
-            sx_ptx_line_put(&m->lines[0], 32 * row + k, of.type[0], bits, of.negated[0]);
-        }
-        for (uint32_t n = 0; n < of.columns; n++) {
-            sx_ptx_line_put(&m->lines[1], 256 * (n / 8) + 8 * k + n % 8, of.type[1],
-                            bits_at(m, &b, of.transposed[1], &of, n, k), of.negated[1]);
-        }
+    sx_ptx_lines_begin(&m->lines[0], 32);
+    sx_ptx_lines_begin(&m->lines[1], 256);
+    for (uint32_t i = 0; of.in_registers && i < ROWS * of.depth; i++) {
+        uint32_t row = i / of.depth, k = i % of.depth;
+        uint64_t bits = bits_of_registers(&s, &of, row, k);
+        const sx_ptx_line_run put = {&m->lines[0], index_of(0, row, k), 1, 1};
+        sx_ptx_line_put(&put, of.type[0], (const uint8_t *)&bits, of.negated[0]);
     }
+    if (!of.in_registers) {
+        put_matrix(m, &a, &of, 0, ROWS);
+    }
+    put_matrix(m, &b, &of, 1, of.columns);
     for (uint32_t row = 0; row < ROWS; row++) {
         product_of_row(&s, &of, row, p->adds);
     }

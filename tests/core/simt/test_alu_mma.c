@@ -206,7 +206,37 @@ START_TEST(test_fragments)
 }
 END_TEST
 
-/* Numbers of f16 of all sizes: the sum is one of integers times 2^-48, rounded once. */
+/* The same product as a part of that of a warpgroup. */
+static void check_lines(const matrices *m, const shape *s)
+{
+    static sx_ptx_lines lines[2];
+    sx_ptx_modifier type = s->a_dtype == SX_F16 ? SX_PTX_TYPE_F16 : SX_PTX_TYPE_BF16;
+    sx_ptx_lines_begin(&lines[0], 32);
+    sx_ptx_lines_begin(&lines[1], 256);
+    for (uint32_t i = 0; i < 16; i++) {
+        for (uint32_t k = 0; k < s->depth; k++) {
+            const sx_ptx_line_run of_a = {&lines[0], 32 * i + k, 1, 1};
+            const sx_ptx_line_run of_b = {&lines[1], 8 * k + i % 8, 1, 1};
+            sx_ptx_line_put(&of_a, type, (const uint8_t *)&m->a[i][k], false);
+            sx_ptx_line_put(&of_b, type, (const uint8_t *)&m->b[k][i % 8], false);
+        }
+    }
+    const sx_ptx_line_product p = {&lines[0], &lines[1], s->depth, false, false};
+    for (uint32_t i = 0; i < 16; i++) {
+        uint64_t d[8];
+        sx_ptx_line_multiply(&p, i, 0, m->c[i], d);
+        ck_assert_mem_eq(d, m->d[i], sizeof(d));
+    }
+}
+
+/* A number of f16 with an exponent field from `low` on. */
+static uint64_t number_within(sx_rng *rng, uint32_t low, uint32_t count)
+{
+    uint64_t exponent = low + sx_rng_below(rng, count);
+    return exponent << 10 | (sx_rng_next(rng) & 0x83FF);
+}
+
+/* Numbers of f16 of all sizes, and of a few: the sum is one of integers times 2^-48, rounded once. */
 START_TEST(test_sums_are_rounded_once)
 {
     const shape *s = &table[2];
@@ -214,10 +244,12 @@ START_TEST(test_sums_are_rounded_once)
     for (uint32_t trial = 0; trial < sx_test_trials(200); trial++) {
         matrices m;
         memset(&m, 0, sizeof(m));
+        uint32_t low = (uint32_t)sx_rng_below(&rng, 31);
+        uint32_t count = 1 + (uint32_t)sx_rng_below(&rng, 31 - low);
         for (uint32_t k = 0; k < 16; k++) {
             for (uint32_t i = 0; i < 16; i++) {
-                m.a[i][k] = sx_rng_below(&rng, 0x7C00) | (sx_rng_next(&rng) & 0x8000);
-                m.b[k][i % 8] = sx_rng_below(&rng, 0x7C00) | (sx_rng_next(&rng) & 0x8000);
+                m.a[i][k] = number_within(&rng, low, count);
+                m.b[k][i % 8] = number_within(&rng, low, count);
             }
         }
         for (uint32_t i = 0; i < 16; i++) {
@@ -242,6 +274,7 @@ START_TEST(test_sums_are_rounded_once)
                 ck_assert_uint_eq(m.d[i][j], sx_num_encode(SX_F32, (double)want));
             }
         }
+        check_lines(&m, s);
     }
 }
 END_TEST
@@ -300,6 +333,7 @@ START_TEST(test_special_sums)
     m.c[9][2] = row[_i].c;
     multiply(&table[3], "", &m);
     ck_assert_uint_eq(m.d[9][2], row[_i].want);
+    check_lines(&m, &table[3]);
 }
 END_TEST
 
