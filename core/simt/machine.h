@@ -301,10 +301,12 @@ sx_code sx_ptx_locate_run(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane
 bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const sx_ptx_warp *w,
                          uint32_t lane);
 sx_ptx_stamp sx_ptx_stamp_of(const sx_ptx_warp *w, uint32_t lane, uint32_t insn, bool strong);
-/* An engine writes the bytes of a cell for the lane, `offset` is the first: all earlier accesses must come before. The caller puts the stamp. */
+/* An engine writes the bytes of a cell for the lane, `offset` is the first: all earlier accesses must come before. The
+ * caller puts the stamp. */
 sx_code sx_ptx_engine_writes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                              uint64_t offset);
-/* An engine reads the bytes of a cell for the lane, which must have seen what was written; `stamp` notes it, NULL: does not. */
+/* An engine reads the bytes of a cell for the lane, which must have seen what was written; `stamp` notes it, NULL: does
+ * not. */
 sx_code sx_ptx_engine_reads(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                             uint64_t offset, const sx_ptx_stamp *stamp);
 void sx_ptx_note_read(const sx_ptx_machine *m, sx_ptx_cell *cell, const sx_ptx_stamp *stamp,
