@@ -20,6 +20,7 @@
 #define RUNS_MAX 1000
 #define PAIRS_EACH 2 /* of runs that decide for each run that only proposes */
 #define SEED 1
+#define THREADS_MAX 256
 
 /* A module that takes part, and what its runs took. */
 typedef struct {
@@ -35,7 +36,7 @@ typedef struct {
 typedef struct {
     uint64_t kernel;
     uint32_t number;
-    double model_ns, best_ns;
+    double model_ns, best_ns, predicted_ns; /* predicted of the best */
     double ratio; /* the smallest of those of pairs, where all schedules took turns */
     uint32_t tried;
     sx_schedule best;
@@ -50,7 +51,7 @@ typedef struct {
     sxc_compile_options options;
     sxc_source source;
     const sx_device *device;
-    uint32_t runs;
+    uint32_t runs, threads;
     char machine[SX_MEASURED_MACHINE_MAX];
     char date[SX_MEASURED_DATE + 1];
     entrant *entrant;
@@ -110,7 +111,7 @@ static sx_code enter(session *s, const sx_measured *measured)
 {
     sx_ctx *cx = s->cli->cx;
     entrant *e = &s->entrant[s->entrants++];
-    const sxr_options options = {.threads = 0};
+    const sxr_options options = {.threads = s->threads};
     SX_TRY(compile(s, measured, e));
     SX_TRY(sxr_open_bytes(cx, sx_buf_span(&e->bytes), &options, &e->program));
     const sx_module *module = sxr_module(e->program);
@@ -211,7 +212,7 @@ static sx_code offer_rows(session *s, const entrant *base, uint32_t offer, sx_me
     *any = false;
     for (uint32_t k = 0; k < base->kernel_count; k++) {
         const sxt_kernel *kernel = &base->kernel[k];
-        sx_measured_row row = {.kernel = kernel->kernel, .runs = 1, .ns = 1};
+        sx_measured_row row = {.kernel = kernel->kernel, .runs = 1, .ns = 1, .predicted_ns = 1};
         if (offer >= kernel->offered_count ||
             sx_schedule_equal(&kernel->offered[offer], &kernel->own)) {
             continue;
@@ -268,6 +269,7 @@ static sx_code take_times(session *s, const entrant *e, bool model)
         SX_TRY(quartile(s->cli->cx, e->ns + kernel->number, s->runs, kernels, &row.ns));
         row.ns = row.ns < 1 ? 1 : row.ns;
         row.schedule = kernel->own;
+        row.predicted_ns = kernel->own_ns;
         sign(s, &row);
         if (of == NULL && model) {
             s->row[s->rows++] = (outcome){.kernel = kernel->kernel,
@@ -289,6 +291,7 @@ static sx_code take_times(session *s, const entrant *e, bool model)
                 of->moved = true;
                 of->best = row.schedule;
                 of->best_ns = row.ns;
+                of->predicted_ns = row.predicted_ns;
                 of->ratio = c.ratio;
             }
         }
@@ -328,6 +331,7 @@ static sx_code change_rows(session *s, bool certain, sx_measured *rows)
         sx_measured_row row = {
             .kernel = o->kernel, .runs = s->runs, .ns = o->best_ns, .best = true};
         row.schedule = o->best;
+        row.predicted_ns = o->predicted_ns;
         sign(s, &row);
         SX_TRY(o->moved && (o->certain || !certain) ? sx_measured_put(s->cli->cx, rows, &row)
                                                     : SX_OK);
@@ -377,7 +381,7 @@ static sx_code confirm(session *s, bool *kept)
     }
     SX_TRY(change_rows(s, true, &rows));
     SX_TRY(certain < s->rows ? against_model(s, &rows, &whole) : SX_OK);
-    *kept = whole.ratio <= 1;
+    *kept = whole.ratio <= 1 && s->threads == 0; /* compile is for all threads */
     for (uint32_t i = 0; i < rows.count && *kept; i++) {
         SX_TRY(sx_measured_put(s->cli->cx, &s->found, &rows.row[i]));
     }
@@ -468,11 +472,17 @@ static uint64_t now_us(void)
 static sx_code begin(session *s)
 {
     sx_ctx *cx = s->cli->cx;
-    int64_t runs;
+    int64_t runs, threads;
     time_t now = time(NULL);
     struct tm parts;
     SX_TRY(sxc_number(s->cli, SXC_REPEAT, 3, RUNS_MAX, RUNS_USUAL, &runs));
+    SX_TRY(sxc_number(s->cli, SXC_THREADS, 1, THREADS_MAX, 0, &threads));
     s->runs = (uint32_t)runs;
+    s->threads = (uint32_t)threads;
+    if (threads > 0) { /* so that nothing chooses by them: no machine is called so */
+        size_t used = strlen(s->machine);
+        (void)snprintf(s->machine + used, sizeof(s->machine) - used, "/%u", s->threads);
+    }
     SX_TRY(sxc_read_request(s->cli, &s->request, &s->options));
     s->options.daemon = SXC_MODE_NEVER; /* what is tried is nobody else's */
     s->request.measured = (sx_span){NULL, 0};

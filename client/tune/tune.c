@@ -1,5 +1,6 @@
 #include "client/tune/tune.h"
 
+#include "core/cost/cost.h"
 #include "core/cost/device.h"
 
 /* The program of the module with its extents. */
@@ -91,6 +92,7 @@ static sx_code look_at(sx_ctx *cx, const sx_module *module, const sx_graph *grap
         a->kind == SX_KERNEL_DOT && is_constant(module, module->arg[launch->arg_first + a->rhs]);
     SX_TRY(sx_search_kernel(cx, a, device, constant, SX_SEARCH_KEEP, &search));
     k->number = launch->kernel;
+    k->own_ns = sx_cost_schedule(device, a, &k->own, constant);
     k->kernel = sx_measured_kernel(a, constant);
     k->offered_count = search.best_count;
     for (uint32_t i = 0; i < search.best_count; i++) {

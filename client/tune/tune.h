@@ -10,8 +10,9 @@ typedef struct {
     /* Its number in the module, and what it is measured as. */
     uint32_t number;
     uint64_t kernel;
-    /* The schedule of its code. */
+    /* The schedule of its code, and what the model says that it takes. */
     sx_schedule own;
+    double own_ns;
     /* Those that the search offers, cheapest first; some of them may have other bits, and are not taken then. */
     sx_schedule offered[SX_SEARCH_KEEP];
     uint32_t offered_count;

@@ -60,10 +60,11 @@ static bool read_number(sx_span word, uint64_t base, uint64_t *number)
 
 static sx_code read_row(const reader *r, sx_span line, sx_measured_row *row)
 {
-    uint64_t ns, runs;
+    uint64_t ns, predicted_ns, runs;
     sx_span machine = until(&line, ' '), device = until(&line, ' '), kernel = until(&line, ' '),
             time = until(&line, ' ');
-    sx_span count = until(&line, ' '), date = until(&line, ' '), verdict = until(&line, ' ');
+    sx_span predicted = until(&line, ' '), count = until(&line, ' '), date = until(&line, ' '),
+            verdict = until(&line, ' ');
     *row = (sx_measured_row){.runs = 0};
     if (machine.len == 0 || machine.len >= sizeof(row->machine)) {
         return expected(r, "a machine of 1 to 63 characters wanted");
@@ -76,6 +77,10 @@ static sx_code read_row(const reader *r, sx_span line, sx_measured_row *row)
     }
     if (!read_number(time, 10, &ns) || ns == 0 || ns > UINT64_C(1) << 50) {
         return expected(r, "nanoseconds from 1 to 2^50 wanted");
+    }
+    if (!read_number(predicted, 10, &predicted_ns) || predicted_ns == 0 ||
+        predicted_ns > UINT64_C(1) << 50) {
+        return expected(r, "nanoseconds of the model from 1 to 2^50 wanted");
     }
     if (!read_number(count, 10, &runs) || runs == 0 || runs > UINT32_MAX) {
         return expected(r, "a number of runs wanted");
@@ -94,6 +99,7 @@ static sx_code read_row(const reader *r, sx_span line, sx_measured_row *row)
     memcpy(row->device, device.ptr, device.len);
     memcpy(row->date, date.ptr, date.len);
     row->ns = (double)ns;
+    row->predicted_ns = (double)predicted_ns;
     row->runs = (uint32_t)runs;
     return sx_schedule_parse(r->cx, line, &row->schedule);
 }
@@ -166,9 +172,9 @@ void sx_measured_print(const sx_measured *m, sx_buf *text)
     sx_buf_put_text(text, SX_MEASURED_HEAD "\n");
     for (uint32_t i = 0; i < m->count; i++) {
         const sx_measured_row *row = &m->row[i];
-        sx_buf_print(text, "%s %s %016llx %.0f %u %s %s ", row->machine, row->device,
-                     (unsigned long long)row->kernel, row->ns, row->runs, row->date,
-                     row->best ? "best" : "tried");
+        sx_buf_print(text, "%s %s %016llx %.0f %.0f %u %s %s ", row->machine, row->device,
+                     (unsigned long long)row->kernel, row->ns, row->predicted_ns, row->runs,
+                     row->date, row->best ? "best" : "tried");
         sx_schedule_print(&row->schedule, text);
         sx_buf_put_text(text, "\n");
     }

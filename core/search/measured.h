@@ -2,11 +2,12 @@
  *
  * The text comes from `symplex-client tune`. Its first line is SX_MEASURED_HEAD, the others are
  *
- *     MACHINE DEVICE KERNEL NS RUNS DATE VERDICT SCHEDULE
- *     GenuineIntel-6-143-8-2 x86-64-v4 9f86d081884c7d65 12345 15 2026-11-24 best grid(m/64) loop(m) ...
+ *     MACHINE DEVICE KERNEL NS PREDICTED RUNS DATE VERDICT SCHEDULE
+ *     GenuineIntel-6-143-8-2 x86-64-v4 9f86d081884c7d65 12345 11020 15 2026-11-24 best grid(m/64) loop(m) ...
  *
  * where MACHINE says on what kind of machine (sxr_cpu_identity), KERNEL are 16 hexadecimal digits
- * (sx_measured_kernel), NS is what a quarter of RUNS did not exceed and DATE says when. VERDICT is `best` for the
+ * (sx_measured_kernel), NS is what a quarter of RUNS did not exceed, PREDICTED what the model says
+ * (sx_cost_schedule) and DATE when. VERDICT is `best` for the
  * schedule that a kernel is to have, at most one of them, and `tried` for the others, which choose nothing. A later row
  * for the same kernel under the same schedule replaces an earlier one. Rows choose among schedules of one numerics
  * plan, so that they change the time of a module and none of its bits; they are no part of its key. */
@@ -15,7 +16,7 @@
 #include "core/base/buf.h"
 #include "core/kernel/kernel.h"
 
-#define SX_MEASURED_HEAD "symplex measured 2"
+#define SX_MEASURED_HEAD "symplex measured 3"
 #define SX_MEASURED_ROWS_MAX 4096u
 #define SX_MEASURED_TEXT_MAX ((size_t)2 << 20)
 #define SX_MEASURED_DEVICE_MAX 48
@@ -27,7 +28,7 @@ typedef struct {
     char date[SX_MEASURED_DATE + 1];
     uint64_t kernel;
     uint32_t runs;
-    double ns;
+    double ns, predicted_ns;
     bool best;
     sx_schedule schedule;
 } sx_measured_row;

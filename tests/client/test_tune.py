@@ -20,7 +20,7 @@ CLIENT = str(BINARY / "symplex-client")
 TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxtune."))
 GEMM = ("--gemm", "96x160x64", "--dtype", "f32", "--epilogue", "bias,relu")
 ATTENTION = ("--attention", "1x2x64x32", "--dtype", "f32")
-HEAD = "symplex measured 2\n"
+HEAD = "symplex measured 3\n"
 
 
 def sx(*arguments, status=0, **environment):
@@ -54,7 +54,7 @@ machine = said["machine"]
 rows = kept.read_text().splitlines()
 assert rows[0] + "\n" == HEAD and len(rows) == 1 + kernel["tried"], rows
 for row in rows[1:]:
-    assert row.split()[:3] == [machine, said["device"], kernel["measured_as"]] and row.split()[6] == "tried", row
+    assert row.split()[:3] == [machine, said["device"], kernel["measured_as"]] and row.split()[7] == "tried", row
 sx("compile", *GEMM, "-o", "model.sxm")
 assert "measured" not in plan_of("model.sxm")
 kept.unlink()
@@ -68,7 +68,7 @@ gemm_plan, gemm_other = plan, other
 
 
 def row_of(device, name, schedule, where=machine, verdict="best"):
-    return HEAD + "%s %s %s 1500 9 2026-11-24 %s %s\n" % (where, device, name, verdict, schedule)
+    return HEAD + "%s %s %s 1500 1400 9 2026-11-24 %s %s\n" % (where, device, name, verdict, schedule)
 
 
 def rows(*row, file="rows", **more):
@@ -98,7 +98,7 @@ kept.write_text(chosen.read_text())
 sx("compile", *GEMM, "-o", "usual.sxm")
 assert plan_of("usual.sxm") == plan_of("chosen.sxm")
 kept.write_text("something else\n")
-assert "line 1: 'symplex measured 2' wanted" in sx("compile", *GEMM, "-o", "usual.sxm", status=4).stderr
+assert "line 1: 'symplex measured 3' wanted" in sx("compile", *GEMM, "-o", "usual.sxm", status=4).stderr
 kept.unlink()
 
 # Passed over: another machine, device or kernel, a schedule of another form, what was tried alone. The code is that of

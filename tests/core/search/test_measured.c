@@ -7,11 +7,11 @@
 #define OTHER "grid(m/32) loop(m, n/32) register(n/16) lane(n)"
 static const char text[] =
     SX_MEASURED_HEAD "\n"
-                     "here h100 00000000000000ff 1200 15 2026-11-24 tried " PLAN "\n"
-                     "here h100 00000000000000ff 900 15 2026-11-24 best " OTHER "\n"
-                     "here a100 00000000000000ff 5 15 2026-11-24 best " PLAN "\n"
-                     "there h100 0123456789abcdef 7 3 2026-01-02 best " PLAN "\n"
-                     "here h100 0123456789abcdef 9 3 2026-01-02 tried " PLAN "\n";
+                     "here h100 00000000000000ff 1200 77 15 2026-11-24 tried " PLAN "\n"
+                     "here h100 00000000000000ff 900 77 15 2026-11-24 best " OTHER "\n"
+                     "here a100 00000000000000ff 5 77 15 2026-11-24 best " PLAN "\n"
+                     "there h100 0123456789abcdef 7 77 3 2026-01-02 best " PLAN "\n"
+                     "here h100 0123456789abcdef 9 77 3 2026-01-02 tried " PLAN "\n";
 
 static sx_measured parsed(sx_ctx *cx, const char *of)
 {
@@ -74,16 +74,16 @@ START_TEST(test_machines)
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "there", &here));
     const char *there =
-        SX_MEASURED_HEAD "\nthere h100 0123456789abcdef 7 3 2026-01-02 best " PLAN "\n";
+        SX_MEASURED_HEAD "\nthere h100 0123456789abcdef 7 77 3 2026-01-02 best " PLAN "\n";
     ck_assert_uint_eq(here.len, strlen(there));
     ck_assert_mem_eq(here.ptr, there, here.len);
     ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "nowhere", &here));
     ck_assert_uint_eq(here.len, 0);
     ck_sx_fails(&cx, sx_measured_here(&cx, sx_span_of("x"), "here", &here), SX_INPUT, "line 1");
     sx_measured m = parsed(&cx, text);
-    sx_measured rows =
-        parsed(&cx, SX_MEASURED_HEAD "\nhere h100 00000000000000ff 30 3 2026-11-25 tried " PLAN "\n"
-                                     "here h100 0123456789abcdef 8 3 2026-11-25 best " OTHER "\n");
+    sx_measured rows = parsed(&cx, SX_MEASURED_HEAD
+                              "\nhere h100 00000000000000ff 30 77 3 2026-11-25 tried " PLAN "\n"
+                              "here h100 0123456789abcdef 8 77 3 2026-11-25 best " OTHER "\n");
     ck_sx_ok(&cx, sx_measured_merge(&cx, &m, &rows));
     ck_assert_uint_eq(m.count, 6);
     ck_assert_ptr_null(sx_measured_find(&m, "h100", 0xff));
@@ -97,21 +97,22 @@ END_TEST
 static const struct {
     const char *line, *said;
 } wrong[] = {
-    {"symplex measured 1\n", "line 1: 'symplex measured 2' wanted"},
+    {"symplex measured 2\n", "line 1: 'symplex measured 3' wanted"},
     {SX_MEASURED_HEAD "\n\n", "line 2: a machine"},
     {SX_MEASURED_HEAD "\nhere\n", "line 2: a device"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 2026-11-24 " PLAN, "'best' or 'tried'"},
-    {SX_MEASURED_HEAD "\nh h100 ff 1 1 2026-11-24 best " PLAN, "line 2: a kernel of 16"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000fg 1 1 2026-11-24 best " PLAN,
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 77 1 2026-11-24 " PLAN, "'best' or 'tried'"},
+    {SX_MEASURED_HEAD "\nh h100 ff 1 77 1 2026-11-24 best " PLAN, "line 2: a kernel of 16"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000fg 1 77 1 2026-11-24 best " PLAN,
      "line 2: a kernel of 16"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 0 1 2026-11-24 " PLAN, "nanoseconds"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff -1 1 2026-11-24 " PLAN, "nanoseconds"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 99999999999999999999 1 2026-11-24 best " PLAN,
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 0 77 1 2026-11-24 " PLAN, "nanoseconds"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff -1 77 1 2026-11-24 " PLAN, "nanoseconds"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 99999999999999999999 77 1 2026-11-24 best " PLAN,
      "nanoseconds"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 0 2026-11-24 best " PLAN, "number of runs"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 today " PLAN, "a date"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 2026-11-24 best grid(", "schedule"},
-    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 1 2026-11-24 best", "schedule"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 0 1 2026-11-24 best " PLAN, "of the model"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 77 0 2026-11-24 best " PLAN, "number of runs"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 77 1 today " PLAN, "a date"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 77 1 2026-11-24 best grid(", "schedule"},
+    {SX_MEASURED_HEAD "\nh h100 00000000000000ff 1 77 1 2026-11-24 best", "schedule"},
 };
 
 START_TEST(test_wrong)
