@@ -781,6 +781,11 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         tiles.warp_rows = 4 * (int64_t)tiles.thread_rows;
         tiles.warp_columns = 8 * (int64_t)tiles.thread_columns;
     }
+    if (matrix != NULL && a->lhs != a->rhs && sx_rng_below(&t->rng, 3) == 0) {
+        tiles.swapped = true;
+        tiles.left = a->rhs;
+        tiles.right = a->lhs;
+    }
     tiles.rows = tiles.warp_rows * draw_power(&t->rng, 0, 1);
     tiles.columns = tiles.warp_columns * draw_power(&t->rng, 0, 1);
     sx_schedule_block(&tiles, s);

@@ -161,12 +161,24 @@ static sx_contraction_tiles tiles_of(const sx_analysis *a, const sx_schedule *s)
         .panels = sx_schedule_stage(s, a->rhs) != NULL ? a->rhs : UINT32_MAX};
 }
 
+/* A contraction as the blocks of a schedule see it. */
+static void problem_of(const sx_device *device, const sx_analysis *a, const sx_block_tiles *tiles,
+                       sx_block_problem *problem)
+{
+    sx_analysis blocks;
+    sx_analysis_of_blocks(a, &blocks);
+    if (tiles->swapped) {
+        sx_analysis_swap(&blocks);
+    }
+    sx_block_problem_of(device, &blocks, problem);
+}
+
 double sx_cost_pack(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
 {
     sx_block_tiles block;
     if (sx_block_tiles_of(s, &block) && block.apart) {
         sx_block_problem problem;
-        sx_block_problem_of(device, a, &problem);
+        problem_of(device, a, &block, &problem);
         return sx_cost_block(&problem, &block) - sx_cost_combine(&problem, &block);
     }
     return pack_ns(device, a, (double)sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_LOOP, 0));
@@ -269,9 +281,7 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
     sx_block_tiles block;
     if (a->kind == SX_KERNEL_DOT && sx_block_tiles_of(s, &block)) {
         sx_block_problem problem;
-        sx_analysis blocks;
-        sx_analysis_of_blocks(a, &blocks);
-        sx_block_problem_of(device, &blocks, &problem);
+        problem_of(device, a, &block, &problem);
         return sx_cost_block(&problem, &block);
     }
     if (a->kind == SX_KERNEL_DOT) {

@@ -348,6 +348,18 @@ void sx_analysis_of_box(const sx_body *body, sx_analysis *a)
     find_varies(body, &a->view, a->varies);
 }
 
+void sx_analysis_swap(sx_analysis *a)
+{
+    uint32_t argument = a->lhs, dim = a->row;
+    SX_ASSERT(a->kind == SX_KERNEL_DOT && !a->lhs_by_lane);
+    a->lhs = a->rhs;
+    a->rhs = argument;
+    a->row = a->column;
+    a->column = dim;
+    give_roles(a);
+    collect(a);
+}
+
 void sx_analysis_of_blocks(const sx_analysis *a, sx_analysis *blocks)
 {
     SX_ASSERT(a->kind == SX_KERNEL_DOT);

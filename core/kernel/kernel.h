@@ -187,6 +187,9 @@ sx_code sx_analysis_of_results(sx_ctx *cx, const sx_attr *whole, const sx_type *
  * batch that runs across the lanes of the loop IR is a batch. So a block has the same roles whatever the extents are:
  * that the last dimension of the result is the batch may follow from a matrix of one row or column. */
 void sx_analysis_of_blocks(const sx_analysis *analysis, sx_analysis *blocks);
+/* The same product as seen from its other side: rows are the columns and the right argument is the left one, so that
+ * result^T = right^T left^T. What is computed is the same, in the same order. */
+void sx_analysis_swap(sx_analysis *blocks);
 /* The elementwise body over a box whose strides are in analysis->view, all else zero: for moves, which are no
  * fused nodes. */
 void sx_analysis_of_box(const sx_body *body, sx_analysis *analysis);
@@ -415,6 +418,9 @@ typedef struct {
     uint32_t depth;
     /* The arguments that are multiplied: `lhs` and `rhs` of the analysis. They may be the same. */
     uint32_t left, right;
+    /* All of the above is said of the product from its other side (sx_analysis_swap): `rows` are columns, `left` is
+     * `rhs`. For few rows, so that the columns fill the longer side of a matrix instruction. */
+    bool swapped;
 } sx_block_tiles;
 #define SX_BLOCK_DEPTH_MAX 8
 /* Do four warps together execute the matrix instruction (wgmma)? It reads factors that a copy engine has brought. */
@@ -426,7 +432,9 @@ static inline bool sx_block_by_engine(const sx_block_tiles *tiles)
 }
 /* `grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) stage(arg0: shared x3, arg1: shared x3)`;
  * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. Slices stand before the
- * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. */
+ * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. Where the
+ * sides are swapped, n stands in the places of m:
+ * `grid(b, n/64, m/16) loop(k/64) warp(n/64, m/16) matrix(n/64, m/16, k/16)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *tiles);

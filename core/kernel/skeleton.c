@@ -144,29 +144,31 @@ int64_t sx_matrix_slice(const sx_matrix_instruction *matrix, int64_t sum)
 void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
 {
     SX_ASSERT(t->depth >= 1 && (t->matrix_rows == 0) == (t->thread_rows != 0));
+    const sx_role row = t->swapped ? SX_ROLE_COLUMN : SX_ROLE_ROW;
+    const sx_role column = t->swapped ? SX_ROLE_ROW : SX_ROLE_COLUMN;
     *s = (sx_schedule){.level_count = 0};
     add(s, SX_BIND_GRID, SX_ROLE_BATCH, 1);
     if (t->apart) {
         SX_ASSERT(t->slice != 0);
         add(s, SX_BIND_GRID, SX_ROLE_SUM, t->slice);
     }
-    add(s, SX_BIND_GRID, SX_ROLE_ROW, t->rows);
-    add(s, SX_BIND_GRID, SX_ROLE_COLUMN, t->columns);
+    add(s, SX_BIND_GRID, row, t->rows);
+    add(s, SX_BIND_GRID, column, t->columns);
     if (t->slice != 0 && !t->apart) {
         add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->slice);
     }
     add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->steps);
-    add(s, SX_BIND_WARP, SX_ROLE_ROW, t->warp_rows);
-    add(s, SX_BIND_WARP, SX_ROLE_COLUMN, t->warp_columns);
+    add(s, SX_BIND_WARP, row, t->warp_rows);
+    add(s, SX_BIND_WARP, column, t->warp_columns);
     if (t->matrix_rows != 0) {
-        add(s, SX_BIND_MATRIX, SX_ROLE_ROW, t->matrix_rows);
-        add(s, SX_BIND_MATRIX, SX_ROLE_COLUMN, t->matrix_columns);
+        add(s, SX_BIND_MATRIX, row, t->matrix_rows);
+        add(s, SX_BIND_MATRIX, column, t->matrix_columns);
         add(s, SX_BIND_MATRIX, SX_ROLE_SUM, t->matrix_steps);
     } else {
-        add(s, SX_BIND_LANE, SX_ROLE_ROW, t->thread_rows);
-        add(s, SX_BIND_LANE, SX_ROLE_COLUMN, t->thread_columns);
-        add(s, SX_BIND_REGISTER, SX_ROLE_ROW, 1);
-        add(s, SX_BIND_REGISTER, SX_ROLE_COLUMN, 1);
+        add(s, SX_BIND_LANE, row, t->thread_rows);
+        add(s, SX_BIND_LANE, column, t->thread_columns);
+        add(s, SX_BIND_REGISTER, row, 1);
+        add(s, SX_BIND_REGISTER, column, 1);
         add(s, SX_BIND_REGISTER, SX_ROLE_SUM, 1);
     }
     s->stage[s->stage_count++] =
@@ -177,23 +179,40 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
     }
 }
 
+/* Do columns stand in the grid before rows? */
+static bool is_swapped(const sx_schedule *s)
+{
+    for (uint32_t i = 0; i < s->level_count; i++) {
+        const sx_level *level = &s->level[i];
+        if (level->bind == SX_BIND_GRID &&
+            (level->axis == SX_ROLE_ROW || level->axis == SX_ROLE_COLUMN)) {
+            return level->axis == SX_ROLE_COLUMN;
+        }
+    }
+    return false;
+}
+
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
 {
     uint32_t last = s->stage_count - 1;
     if (s->stage_count < 1 || s->stage_count > 2) {
         return false;
     }
-#define STEP(axis, bind) sx_schedule_step(s, SX_ROLE_##axis, SX_BIND_##bind, 0)
-    *t = (sx_block_tiles){.rows = STEP(ROW, GRID),
-                          .columns = STEP(COLUMN, GRID),
-                          .steps = STEP(SUM, LOOP),
-                          .warp_rows = STEP(ROW, WARP),
-                          .warp_columns = STEP(COLUMN, WARP),
+    bool swapped = is_swapped(s);
+    const sx_role row = swapped ? SX_ROLE_COLUMN : SX_ROLE_ROW;
+    const sx_role column = swapped ? SX_ROLE_ROW : SX_ROLE_COLUMN;
+#define STEP(axis, bind) sx_schedule_step(s, axis, SX_BIND_##bind, 0)
+    *t = (sx_block_tiles){.rows = STEP(row, GRID),
+                          .columns = STEP(column, GRID),
+                          .steps = STEP(SX_ROLE_SUM, LOOP),
+                          .warp_rows = STEP(row, WARP),
+                          .warp_columns = STEP(column, WARP),
                           .depth = s->stage[0].depth,
                           .left = s->stage[0].argument,
-                          .right = s->stage[last].argument};
-    const int64_t rest[] = {STEP(ROW, MATRIX), STEP(COLUMN, MATRIX), STEP(SUM, MATRIX),
-                            STEP(ROW, LANE), STEP(COLUMN, LANE)};
+                          .right = s->stage[last].argument,
+                          .swapped = swapped};
+    const int64_t rest[] = {STEP(row, MATRIX), STEP(column, MATRIX), STEP(SX_ROLE_SUM, MATRIX),
+                            STEP(row, LANE), STEP(column, LANE)};
 #undef STEP
     int64_t inner = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
     if (inner != 0) {

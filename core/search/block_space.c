@@ -13,6 +13,8 @@
 #define STAGE_BYTES_LEAST 32 /* of a row of a stage: a sector */
 #define STAGE_BYTES_MOST 128 /* all banks of shared memory */
 
+#define SWAPPED_ROWS_MAX 64 /* of a product whose sides may be exchanged */
+
 static const int64_t block_rows[] = {256, 128, 64, 32, 16, 8, 4};
 static const int64_t block_columns[] = {256, 128, 64, 32, 16, 8};
 static const int64_t matrix_warp_rows[] = {64, 32, 16};
@@ -345,7 +347,8 @@ static sx_code price_blocks(blocks *b)
     return SX_OK;
 }
 
-sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix)
+static sx_code search_side(sx_search_space *space, const sx_matrix_instruction *matrix,
+                           bool swapped)
 {
     const sx_analysis *a = space->a;
     sx_block_problem problem;
@@ -357,7 +360,7 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
                 .problem = &problem,
                 .matrix = matrix,
                 .element = sx_max_i64(left, right),
-                .t = {.left = a->lhs, .right = a->rhs}};
+                .t = {.left = a->lhs, .right = a->rhs, .swapped = swapped}};
     if (matrix != NULL) {
         b.t.matrix_rows = matrix->rows;
         b.t.matrix_columns = matrix->columns;
@@ -367,6 +370,9 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
     bool engine = sx_block_by_engine(&b.t);
     if (matrix != NULL &&
         !can_launch(&b, engine ? group_rows[0] : block_rows[0], block_columns[0])) {
+        if (swapped) {
+            return SX_OK;
+        }
         /* without blocks it would be computed under another numerics plan */
         return SX_FAIL(
             space->cx, SX_LIMIT,
@@ -380,4 +386,26 @@ sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *ma
         return SX_OK;
     }
     return engine ? price_groups(&b) : price_blocks(&b);
+}
+
+/* Few rows do not fill the side of a matrix instruction on which they stand; the columns do, and the rows then stand on
+ * the side that can be as short as 8. */
+static bool may_swap(const sx_search_space *space, const sx_matrix_instruction *matrix)
+{
+    const sx_analysis *a = space->a;
+    return matrix != NULL && a->lhs != a->rhs && a->extent[SX_ROLE_ROW] <= SWAPPED_ROWS_MAX &&
+           a->extent[SX_ROLE_ROW] < a->extent[SX_ROLE_COLUMN];
+}
+
+sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix)
+{
+    SX_TRY(space->sides != SX_SIDES_SWAPPED ? search_side(space, matrix, false) : SX_OK);
+    if (space->sides == SX_SIDES_PLAIN || !may_swap(space, matrix)) {
+        return SX_OK;
+    }
+    sx_analysis turned = *space->a;
+    sx_analysis_swap(&turned);
+    sx_search_space other = *space;
+    other.a = &turned;
+    return search_side(&other, matrix, true);
 }

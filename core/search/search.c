@@ -135,6 +135,7 @@ static bool is_all_inline(const sx_body *body)
 
 uint32_t sx_search_matrices(const sx_device *device, const struct sx_target *target)
 {
+    SX_ASSERT(device != NULL && target != NULL);
     return target->matrix_count + (sx_device_allows_tf32(device) ? target->rounding_count : 0);
 }
 
@@ -189,10 +190,10 @@ static sx_code search_block(const sx_search_space *of, const sx_matrix_instructi
 }
 
 sx_code sx_search_block(sx_ctx *cx, const sx_analysis *a, const sx_device *device,
-                        const sx_matrix_instruction *matrix, uint32_t keep_count,
-                        sx_search_result *result)
+                        const sx_matrix_instruction *matrix, sx_search_sides sides,
+                        uint32_t keep_count, sx_search_result *result)
 {
-    const sx_search_space space = {.cx = cx, .device = device, .a = a};
+    const sx_search_space space = {.cx = cx, .device = device, .a = a, .sides = sides};
     return search_block(&space, matrix, keep_count, result);
 }
 
@@ -348,7 +349,7 @@ static sx_code search_some(sx_ctx *cx, const sx_analysis *a, const sx_device *de
     if (device->target == NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
     }
-    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all, 0};
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all, 0, SX_SIDES_BOTH};
     return search(&space);
 }
 
@@ -363,7 +364,7 @@ sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *a, const sx_device *device
 {
     sx_device of_lanes = *device;
     of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
-    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, false, 0};
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, false, 0, SX_SIDES_BOTH};
     return result->more ? search_rest(&space) : SX_OK;
 }
 

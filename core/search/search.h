@@ -64,11 +64,13 @@ sx_code sx_search_smaller(sx_ctx *cx, const sx_analysis *analysis, const sx_devi
 sx_code sx_search_exhaustive(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                              bool rhs_constant, uint32_t keep, sx_search_result *result);
 
+/* Which side of a product the rows stand on: sx_block_tiles.swapped. */
+typedef enum { SX_SIDES_BOTH, SX_SIDES_PLAIN, SX_SIDES_SWAPPED } sx_search_sides;
 /* The block schedules of a contraction alone, on a device with the laws of blocks: those that multiply by a matrix
  * instruction, or by the lanes of threads (`matrix` NULL). None is kept where `analysis` is no contraction that blocks
  * compute. */
 sx_code sx_search_block(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
-                        const sx_matrix_instruction *matrix, uint32_t keep,
+                        const sx_matrix_instruction *matrix, sx_search_sides sides, uint32_t keep,
                         sx_search_result *result);
 /* How many of a target's matrix instructions a device may use: those that round what they multiply if it allows it. */
 uint32_t sx_search_matrices(const sx_device *device, const struct sx_target *target);

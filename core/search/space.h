@@ -12,6 +12,7 @@ typedef struct {
     bool all; /* nothing is dropped because of a bound */
     /* Blocks by matrix instructions: the most elements of the result that a warp (or group) holds; 0: any. */
     int64_t held_max;
+    sx_search_sides sides;
 } sx_search_space;
 
 /* `count` points of the space are dropped in one phase, whose counter is given. */

@@ -495,7 +495,11 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
         return cx->error.code;
     }
     SX_TRY(sx_schedule_check(cx, schedule, a));
+    bool blocks = sx_block_tiles_of(schedule, &w->tiles);
     sx_analysis_of_blocks(a, &w->analysis);
+    if (blocks && w->tiles.swapped) {
+        sx_analysis_swap(&w->analysis);
+    }
     a = &w->analysis;
     w->unit = unit;
     w->tile = tile;
@@ -507,7 +511,7 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
                       .view = a->view,
                       .lanes = unit->vectors->lanes};
     SX_TRY(sx_kernel_make(cx, name, w->l.lanes, a->lane_bytes, &w->l.kernel));
-    if (!sx_block_tiles_of(schedule, &w->tiles)) {
+    if (!blocks) {
         return refuse(w, "a schedule of another form");
     }
     SX_TRY(check_kernel(w));

@@ -63,8 +63,9 @@ sx_code sx_tile_lower_slices(sx_ctx *cx, const sx_tile_unit *unit, const char *n
     of_slices.matrix_count = 1;
     tiles.slice = 0;
     tiles.apart = false;
-    tiles.left = slices->partial_analysis.lhs;
-    tiles.right = slices->partial_analysis.rhs;
+    const sx_analysis *partial = &slices->partial_analysis;
+    tiles.left = tiles.swapped ? partial->rhs : partial->lhs;
+    tiles.right = tiles.swapped ? partial->lhs : partial->rhs;
     sx_schedule_block(&tiles, &own);
     return sx_tile_lower_dot(cx, &of_slices, name, &slices->partial_analysis, &own, kernel);
 }

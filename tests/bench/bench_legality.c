@@ -102,7 +102,7 @@ static sx_code visit_blocks(sx_ctx *cx, const sx_attr *fused, const sx_type *inp
     SX_TRY(sx_device_find(cx, sx_span_of(f->target), &device));
     const sx_target *target = sx_target_find(NULL, device->target);
     SX_TRY(sx_search_block(cx, a, device, sx_search_matrix(a, target->matrix, target->matrix_count),
-                           1, &search));
+                           SX_SIDES_PLAIN, 1, &search));
     if (search.best_count == 0) {
         return SX_OK;
     }

@@ -194,5 +194,6 @@ int sx_bench_ptx(const sx_bench_options *options)
             return sx_code_exit(code);
         }
     }
-    return sx_bench_suite(options);
+    int status = sx_bench_skinny(options);
+    return status != 0 ? status : sx_bench_suite(options);
 }

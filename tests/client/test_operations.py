@@ -275,6 +275,21 @@ def test_matrix_instructions_of_every_layout():
         assert len(kernels) == 1 and " matrix(" in kernels[0]["plan"], (kind, layout, kernels)
 
 
+def test_few_rows_from_the_other_side():
+    """Columns on the long side of an instruction where that is predicted to be faster, with the plan of other rows."""
+    numerics = set()
+    for rows, other in ((1, True), (8, True), (80, False)):
+        sx("compile", "--gemm", f"{rows}x4096x1024", "--dtype", "bf16", "--layout", "nt", "--target", "a100",
+           "--assembler", "none", "-o", TMP / "few.sxm")
+        said = json.loads(sx("explain", "--json", TMP / "few.sxm").stdout)
+        kernel = said["kernels"][0]
+        assert ("grid(b, n/" in kernel["plan"]) == other, (rows, kernel)
+        assert said["checks"] and all(c["passed"] for c in said["checks"]), said
+        assert "program proven" in sx("explain", "--all", TMP / "few.sxm").stdout, rows
+        numerics.add(kernel["numerics"])
+    assert len(numerics) == 1, numerics
+
+
 def test_tf32_by_name_alone():
     """Factors of f32 are rounded where the target says so, and nowhere else: other bits, another key, the same rows."""
     module, keys = TMP / "tf32.sxm", set()

@@ -307,11 +307,13 @@ START_TEST(test_choice)
         while (_i != 0 && m[own].warps == 1) {
             own++;
         }
-        ck_sx_ok(&cx, sx_search_block(&cx, a, device, &m[own], SX_SEARCH_KEEP, &sliced));
+        ck_sx_ok(&cx,
+                 sx_search_block(&cx, a, device, &m[own], SX_SIDES_PLAIN, SX_SEARCH_KEEP, &sliced));
         for (uint32_t k = 0; k < target->matrix_count; k++) {
             m[k].slice_least = 0;
         }
-        ck_sx_ok(&cx, sx_search_block(&cx, a, device, &m[own], SX_SEARCH_KEEP, &whole));
+        ck_sx_ok(&cx,
+                 sx_search_block(&cx, a, device, &m[own], SX_SIDES_PLAIN, SX_SEARCH_KEEP, &whole));
         ck_assert(sx_block_tiles_of(&sliced.best[0].schedule, &t));
         ck_assert_msg(t.apart == shapes[i].apart, "%lld x %lld x %lld: %.0f ns, one chain %.0f",
                       (long long)c.m, (long long)c.n, (long long)c.k, sliced.best[0].cost_ns,

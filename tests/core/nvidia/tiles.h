@@ -150,8 +150,8 @@ static inline sx_code tiles_lower(sx_ctx *cx, const sx_target *target, const nod
     const sx_analysis *a = analysis_of(cx, n);
     sx_schedule s;
     sx_tile_unit unit = tiles_unit(target);
-    tiles.left = a->lhs;
-    tiles.right = a->rhs;
+    tiles.left = tiles.swapped ? a->rhs : a->lhs;
+    tiles.right = tiles.swapped ? a->lhs : a->rhs;
     sx_schedule_block(&tiles, &s);
     return sx_tile_lower_dot(cx, &unit, "block", a, &s, kernel);
 }

@@ -76,7 +76,7 @@ static sx_search_result search(sx_ctx *cx, const sx_analysis *a, const sx_device
                                const sx_matrix_instruction *matrix)
 {
     sx_search_result result;
-    ck_sx_ok(cx, sx_search_block(cx, a, device, matrix, SX_SEARCH_KEEP, &result));
+    ck_sx_ok(cx, sx_search_block(cx, a, device, matrix, SX_SIDES_PLAIN, SX_SEARCH_KEEP, &result));
     ck_assert_msg(result.best_count > 0, "no candidates of %lld x %lld x %lld x %lld",
                   (long long)a->extent[0], (long long)a->extent[1], (long long)a->extent[2],
                   (long long)a->extent[3]);
@@ -446,7 +446,7 @@ START_TEST(test_sums_around_rows)
             sx_search_result result;
             ck_sx_ok(&cx, sx_search_block(&cx, a, device,
                                           sx_search_matrix(a, target->matrix, target->matrix_count),
-                                          SX_SEARCH_KEEP, &result));
+                                          SX_SIDES_PLAIN, SX_SEARCH_KEEP, &result));
             ck_assert_msg((result.best_count == 0) == (between != 0), "%lld rows: %u candidates",
                           (long long)rows, result.best_count);
             sx_ctx_fini(&cx);

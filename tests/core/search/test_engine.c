@@ -139,8 +139,10 @@ START_TEST(test_large_products)
     tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 8192, .n = 8192, .k = 4096};
     node n = tiles_node(&cx, &c);
     const sx_analysis *a = analysis_of(&cx, &n);
-    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SEARCH_KEEP, &groups));
-    ck_sx_ok(&cx, sx_search_block(&cx, a, device, sx_target_sm_90.matrix, SX_SEARCH_KEEP, &warps));
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN, SX_SEARCH_KEEP,
+                                  &groups));
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, sx_target_sm_90.matrix, SX_SIDES_PLAIN,
+                                  SX_SEARCH_KEEP, &warps));
     ck_assert_msg(groups.best[0].cost_ns < 0.9 * warps.best[0].cost_ns, "%.0f ns, %.0f by warps",
                   groups.best[0].cost_ns, warps.best[0].cost_ns);
     ck_assert(groups.best[0].cost_ns > groups.floor_ns / device->group_share);
