@@ -145,7 +145,7 @@ static void put_machine_code(sx_pipe *pipe, const sx_module_kernel *kernel,
     }
 }
 
-/* Appends what the copy engine reads at the entries of a kernel, whose parts are the next ones. */
+/* Appends what the copy engine reads and stores at the entries of a kernel, whose parts are the next ones. */
 static void put_maps(sx_pipe *pipe, const sx_module_kernel *kernel, const sx_machine_maps *maps)
 {
     for (uint32_t p = 0; p < kernel->part_count; p++) {
@@ -153,7 +153,7 @@ static void put_maps(sx_pipe *pipe, const sx_module_kernel *kernel, const sx_mac
             sx_module_map row = sx_pipe_map(&maps[p].map[i]);
             row.kernel = pipe->kernel_count;
             row.part = kernel->part_first + p;
-            SX_ASSERT(row.arg < kernel->arg_count - kernel->result_count);
+            SX_ASSERT(row.arg < kernel->arg_count);
             sx_buf_put(&pipe->image->map, &row, sizeof(row));
         }
     }

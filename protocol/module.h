@@ -278,17 +278,17 @@ typedef struct {
     uint32_t threads, shared_bytes;
 } sx_module_part;
 
-/* An argument as the copy engine (TMA) reads it at the entry of a block program, which takes it as a parameter of 128
- * bytes behind the buffers. Whoever launches it has the driver encode it (cuTensorMapEncodeTiled), as only then it is
- * known where the argument lies. Rows ascend by part; those of a part are its parameters, in their order. Dimensions
- * from the innermost outwards, and zeros behind the last. Elements are not interleaved, every one of them is taken, and
- * what lies outside of the tensor arrives as zeros. */
+/* An argument as the copy engine (TMA) reads it, or a result as it writes it, at the entry of a block program, which
+ * takes it as a parameter of 128 bytes behind the buffers. Whoever launches it has the driver encode it
+ * (cuTensorMapEncodeTiled), as only then it is known where the argument lies. Rows ascend by part; those of a part are
+ * its parameters, in their order. Dimensions from the innermost outwards, and zeros behind the last. Elements are not
+ * interleaved, every one of them is taken, and what lies outside of the tensor arrives as zeros, or is not written. */
 #define SX_MODULE_MAP_RANK_MAX 5u
-#define SX_MODULE_MAPS_MAX 2u /* of a part */
+#define SX_MODULE_MAPS_MAX 3u /* of a part */
 #define SX_MODULE_MAP_ALIGN 16u
 typedef struct {
     uint32_t kernel, part;  /* part: of all parts of the module, one of this kernel */
-    uint32_t arg;           /* of a launch of the kernel, one that it only reads */
+    uint32_t arg;           /* of a launch of the kernel: one that it reads, or a result */
     uint32_t dtype;         /* that of the argument: number in core/ir/dtypes.def */
     uint32_t element_bytes; /* 1, 2, 4 or 8 */
     uint32_t rank;          /* 1 to 5 */

@@ -25,9 +25,9 @@ static sx_code check_owner(sx_ctx *cx, const sx_module *module, uint64_t index)
                    "of part %u: %u threads, on level %u; blocks from level %u on have it",
                    map->part, module->part[map->part].threads, kernel->level, LEVEL_LEAST);
     }
-    if (map->arg >= kernel->arg_count - kernel->result_count) {
-        return BAD(cx, index, "argument %u, kernel %u reads %u", map->arg, map->kernel,
-                   kernel->arg_count - kernel->result_count);
+    if (map->arg >= kernel->arg_count) {
+        return BAD(cx, index, "argument %u, kernel %u has %u", map->arg, map->kernel,
+                   kernel->arg_count);
     }
     uint32_t before = 0;
     while (before < index && module->map[index - 1 - before].part == map->part) {

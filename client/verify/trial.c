@@ -599,6 +599,24 @@ static sx_code compare_others(sx_ctx *cx, state *t, const piece *p, uint64_t num
     return SX_OK;
 }
 
+/* Runs the piece under a schedule of the whole. Results of fewer columns may be none that a copy engine can store: then
+ * threads store them. */
+static sx_code run_under(sx_ctx *cx, state *t, const piece *p, const sx_schedule *schedule,
+                         uint64_t order, uint64_t *numerics, uint8_t **bits)
+{
+    uint64_t *instructions = &t->evidence->instructions;
+    sx_block_tiles tiles;
+    sx_code code = run_piece(cx, t->s, p, schedule, order, numerics, bits, instructions);
+    if (code != SX_UNIMPLEMENTED || !sx_block_tiles_of(schedule, &tiles) || tiles.stores == 0) {
+        return code;
+    }
+    sx_ctx_reset_error(cx);
+    sx_schedule by_threads;
+    tiles.stores = 0;
+    sx_schedule_block(&tiles, &by_threads);
+    return run_piece(cx, t->s, p, &by_threads, order, numerics, bits, instructions);
+}
+
 /* Runs the box and compares it. `schedule` NULL: the one that is chosen for it, whose plan must be that of the base. */
 static sx_code try_box(sx_ctx *outer, state *t, const box *b, const sx_schedule *schedule,
                        const char *what, uint32_t *counter)
@@ -612,7 +630,7 @@ static sx_code try_box(sx_ctx *outer, state *t, const box *b, const sx_schedule 
     sx_code code = p != NULL ? make_piece(&cx, t->s, b, p) : cx.error.code;
     uint64_t order = sx_rng_next(&t->rng) | 1;
     if (code == SX_OK && schedule != NULL) {
-        code = run_piece(&cx, t->s, p, schedule, order, &numerics, &bits, &e->instructions);
+        code = run_under(&cx, t, p, schedule, order, &numerics, &bits);
     } else if (code == SX_OK) {
         code = run_best(&cx, t->s, p, order, &numerics, &bits, &e->instructions);
     }
@@ -770,11 +788,13 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         if (matrix->warps > 1) {
             tiles.warp_rows = matrix->rows;
             tiles.warp_columns = matrix->columns;
+            tiles.stores = (uint32_t)sx_rng_below(&t->rng, SX_BLOCK_STORES_MAX + 1);
         }
         tiles.matrix_steps = matrix->steps;
         tiles.steps = sx_max_i64(tiles.steps, matrix->steps);
         tiles.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
         tiles.apart = tiles.slice != 0 && sx_slices_apart(a) && sx_rng_below(&t->rng, 2) != 0;
+        tiles.stores = tiles.apart ? 0 : tiles.stores;
     } else {
         tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);
         tiles.thread_columns = (uint32_t)draw_power(&t->rng, 0, 2);

@@ -25,6 +25,8 @@
 #define SECTOR_BYTES 32.0
 /* Lines that the lanes of a warp touch when each stores an element of its fragment. */
 #define STORE_LINES 8.0
+/* A store of the copy engine is a box, and its threads meet twice for it. */
+#define STORE_BARRIERS 2.0
 /* Of a slice's sum of an element. */
 #define PARTIAL_BYTES 4.0
 /* Registers beside sums and fragments: addresses, counters, bounds; of groups of warps as their lowering counts. */
@@ -108,8 +110,12 @@ void sx_block_problem_of(const sx_device *device, const sx_analysis *a, sx_block
     double elements = p->batch * p->rows * p->columns;
     double beside = sx_most(0, a->work - 2 * elements * p->sum) / elements;
     double others = 1 + (double)(a->input_count - (a->lhs == a->rhs ? 1 : 2));
-    p->result_cycles =
-        beside / (device->lanes * device->fma_per_cycle) + others * STORE_LINES / device->lanes;
+    double computed = beside / (device->lanes * device->fma_per_cycle);
+    p->result_cycles = computed + others * STORE_LINES / device->lanes;
+    p->stored = sx_block_stored_bytes(a);
+    /* written to shared memory, and read from there */
+    p->stored_cycles =
+        computed + (others - 1) * STORE_LINES / device->lanes + 2 * p->stored / LINE_BYTES;
     p->room = device->l2_bytes * device->cores * REUSED_SHARE;
     SX_ASSERT(p->matrix_flops > 0 && p->floor_ns > 0);
 }
@@ -143,6 +149,19 @@ uint32_t sx_block_registers(const sx_block_problem *p, const sx_block_tiles *t)
     return (uint32_t)all;
 }
 
+/* A slot of the result, whose rows are those of one matrix instruction. */
+static double store_bytes(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double row = sx_least(SX_STORE_ROW_BYTES, (double)t->warp_columns * p->stored);
+    return sx_whole(SX_GROUP_ROWS * row / SLOT_BYTES) * SLOT_BYTES;
+}
+
+double sx_block_slots(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double row = sx_least(SX_STORE_ROW_BYTES, (double)t->warp_columns * p->stored);
+    return (double)t->warp_rows * (double)t->warp_columns * p->stored / (SX_GROUP_ROWS * row);
+}
+
 double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double left = (double)t->steps * (double)t->rows * p->factor[0].element;
@@ -150,7 +169,9 @@ double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
     if (sx_block_by_engine(t)) {
         left = sx_whole(left / SLOT_BYTES) * SLOT_BYTES;
         right = sx_whole(right / SLOT_BYTES) * SLOT_BYTES;
-        return (left + right) * t->depth + SLOT_BYTES;
+        double groups = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns));
+        double results = groups * t->stores * store_bytes(p, t);
+        return (left + right) * t->depth + SLOT_BYTES + results;
     }
     return (left + right) * t->depth;
 }
@@ -311,6 +332,21 @@ double sx_cost_combine(const sx_block_problem *p, const sx_block_tiles *t)
     return device->launch_ns + begin + sx_device_move_ns(device, bytes);
 }
 
+/* Cycles of a core for the results of a block. Where the copy engine stores them, groups of warps write slot by slot,
+ * side by side with each other; a slot that is the only one is free when the engine has read it. */
+static double result_cycles_of(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double elements = (double)t->rows * (double)t->columns;
+    if (t->stores == 0) {
+        return elements * p->result_cycles;
+    }
+    double bytes = store_bytes(p, t);
+    double slots = sx_block_slots(p, t);
+    double wait = STORE_BARRIERS * BARRIER_CYCLES + p->device->shared_latency;
+    double read = t->stores == 1 ? bytes / LINE_BYTES + p->device->shared_latency : 0;
+    return elements * p->stored_cycles + slots * (wait + read);
+}
+
 static double block_ns(const sx_block_problem *p, const sx_block_tiles *t)
 {
     const sx_device *device = p->device;
@@ -321,7 +357,7 @@ static double block_ns(const sx_block_problem *p, const sx_block_tiles *t)
     SX_ASSERT(held >= 1 && t->depth >= 2);
     double each = sx_whole(blocks / device->cores); /* of the busiest core */
     stage_cycles s = stage_of(p, t);
-    double results = (double)t->rows * (double)t->columns * p->result_cycles;
+    double results = result_cycles_of(p, t);
     double begin = START_CYCLES + device->memory_latency;
     double full = (double)(int64_t)(each / held), rest = each - full * held;
     double cycles = full * (begin + s.stages * stage_together(p, t, &s, held) + held * results);
@@ -361,7 +397,9 @@ double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
     double compute = sx_block_by_engine(t) ? 2 * m * n / p->group_flops
                      : t->matrix_rows != 0 ? 2 * m * n / p->matrix_flops
                                            : m * n * p->lane_cycles / device->lanes;
-    double results = m * n * p->result_cycles;
+    bool stored = p->stored > 0 && sx_block_by_engine(t);
+    double results =
+        m * n * (stored ? sx_least(p->stored_cycles, p->result_cycles) : p->result_cycles);
     double ns = each * (p->sum * sx_most(compute, second) + results) / device->ghz;
     return sx_most(ns, p->floor_ns) + after;
 }

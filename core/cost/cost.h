@@ -49,6 +49,9 @@ typedef struct {
     /* Of a core in a cycle, by matrix instructions of groups of warps; likewise, by those of a warp; cycles of a core
      * for a multiply-add of a warp, and for all that follows the sum of one element. */
     double group_flops, matrix_flops, lane_cycles, result_cycles;
+    /* Bytes of an element of the result, where the copy engine can store it, else 0; then the cycles for all that
+     * follows a sum. */
+    double stored, stored_cycles;
     double room; /* bytes of the second level that stay until they are read again */
 } sx_block_problem;
 void sx_block_problem_of(const sx_device *device, const sx_analysis *analysis,
@@ -58,6 +61,8 @@ void sx_block_problem_of(const sx_device *device, const sx_analysis *analysis,
 uint32_t sx_block_threads(const sx_device *device, const sx_block_tiles *tiles);
 uint32_t sx_block_registers(const sx_block_problem *problem, const sx_block_tiles *tiles);
 double sx_block_shared_bytes(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* Slots of the result that a group of warps fills, one after the other, where the copy engine stores it. */
+double sx_block_slots(const sx_block_problem *problem, const sx_block_tiles *tiles);
 uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* sx_cost_schedule for tiles of which a core holds at least one block. */
 double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);

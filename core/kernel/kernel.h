@@ -262,9 +262,11 @@ typedef struct {
 const char *sx_bind_name(sx_bind bind);
 typedef enum { SX_SPACE_MEMORY, SX_SPACE_SHARED, SX_SPACE_COUNT } sx_space;
 const char *sx_space_name(sx_space space);
-/* An argument that is copied to `space` in the order the kernel reads it; `depth` copies are in flight. */
+/* An argument that is copied to `space` in the order the kernel reads it; `depth` copies are in flight. Or the result,
+ * which is written there first, and copied to its place from there. */
+#define SX_STAGE_RESULT UINT32_MAX
 typedef struct {
-    uint32_t argument;
+    uint32_t argument; /* or SX_STAGE_RESULT */
     sx_space space;
     uint32_t depth;
 } sx_stage_place;
@@ -421,7 +423,16 @@ typedef struct {
     /* All of the above is said of the product from its other side (sx_analysis_swap): `rows` are columns, `left` is
      * `rhs`. For few rows, so that the columns fill the longer side of a matrix instruction. */
     bool swapped;
+    /* Where a copy engine copies: the slots, of each group of warps, from which it stores the result while the group
+     * goes on; 0: threads store it themselves. */
+    uint32_t stores;
 } sx_block_tiles;
+#define SX_BLOCK_STORES_MAX 2
+/* Rows of a slot of the result have at most so many bytes: one copy stores SX_GROUP_ROWS of them. */
+#define SX_STORE_ROW_BYTES 128
+/* Bytes of an element of a result that a copy engine can store, of a contraction as blocks see it: elements of 2 or 4
+ * bytes, side by side along the columns, in rows and matrices that lie apart by multiples of 16 bytes. 0: it cannot. */
+uint32_t sx_block_stored_bytes(const sx_analysis *a);
 #define SX_BLOCK_DEPTH_MAX 8
 /* Do four warps together execute the matrix instruction (wgmma)? It reads factors that a copy engine has brought. */
 #define SX_GROUP_ROWS 64
@@ -434,7 +445,8 @@ static inline bool sx_block_by_engine(const sx_block_tiles *tiles)
  * without matrix instructions `... lane(m/8, n/8) register(m, n, k) ...` in their place. Slices stand before the
  * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. Where the
  * sides are swapped, n stands in the places of m:
- * `grid(b, n/64, m/16) loop(k/64) warp(n/64, m/16) matrix(n/64, m/16, k/16)`. */
+ * `grid(b, n/64, m/16) loop(k/64) warp(n/64, m/16) matrix(n/64, m/16, k/16)`.
+ * A result that the copy engine stores is staged, too: `stage(arg0: shared x4, arg1: shared x4, result: shared x2)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *tiles);

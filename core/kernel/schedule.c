@@ -112,17 +112,17 @@ static sx_code check_stages(sx_ctx *cx, const sx_schedule *s, const sx_analysis 
     for (uint32_t i = 0; i < s->stage_count; i++) {
         const sx_stage_place *stage = &s->stage[i];
         if ((uint32_t)stage->space >= SX_SPACE_COUNT || stage->depth < 1 || stage->depth > 16) {
-            return SX_FAIL(cx, SX_INPUT, "schedule: argument %u is staged %u deep, 1 to 16 allowed",
-                           stage->argument, stage->depth);
+            return SX_FAIL(cx, SX_INPUT, "schedule: stage %u is %u deep, 1 to 16 allowed", i,
+                           stage->depth);
         }
-        if (a != NULL && stage->argument >= a->input_count) {
+        if (a != NULL && stage->argument != SX_STAGE_RESULT && stage->argument >= a->input_count) {
             return SX_FAIL(cx, SX_INPUT, "schedule: stages argument %u of a kernel with %u",
                            stage->argument, a->input_count);
         }
         for (uint32_t k = 0; k < i; k++) {
             if (s->stage[k].argument == stage->argument) {
-                return SX_FAIL(cx, SX_INPUT, "schedule: argument %u is staged twice",
-                               stage->argument);
+                return SX_FAIL(cx, SX_INPUT, "schedule: stages %u and %u are of the same tensor", k,
+                               i);
             }
         }
     }

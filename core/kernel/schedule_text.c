@@ -2,7 +2,7 @@
  *
  *   schedule = { binding "(" level { "," level } ")" } [ "stage" "(" place { "," place } ")" ]
  *   level    = axis [ "/" step ]          a step of 1 is not written
- *   place    = "arg" number ":" space [ "x" depth ]     a depth of 1 is not written
+ *   place    = ( "arg" number | "result" ) ":" space [ "x" depth ]     a depth of 1 is not written
  */
 #include <stdio.h>
 #include <string.h>
@@ -46,7 +46,11 @@ void sx_schedule_print(const sx_schedule *s, sx_buf *text)
     for (uint32_t i = 0; i < s->stage_count; i++) {
         const sx_stage_place *stage = &s->stage[i];
         const char *before = i > 0 ? ", " : s->level_count > 0 ? " stage(" : "stage(";
-        sx_buf_print(text, "%sarg%u: %s", before, stage->argument, space_name[stage->space]);
+        if (stage->argument == SX_STAGE_RESULT) {
+            sx_buf_print(text, "%sresult: %s", before, space_name[stage->space]);
+        } else {
+            sx_buf_print(text, "%sarg%u: %s", before, stage->argument, space_name[stage->space]);
+        }
         if (stage->depth != 1) {
             sx_buf_print(text, " x%u", stage->depth);
         }
@@ -137,13 +141,16 @@ static sx_code read_level(reader *r, sx_bind bind, sx_schedule *s)
 
 static sx_code read_stage(reader *r, sx_schedule *s)
 {
-    int64_t argument, depth = 1;
+    int64_t argument = 0, depth = 1;
     sx_span word = take_word(r);
-    if (!sx_span_is(word, "arg")) {
+    bool result = sx_span_is(word, "result");
+    if (!result && !sx_span_is(word, "arg")) {
         r->at -= word.len;
-        return expected(r, "arg and its number");
+        return expected(r, "arg and its number, or result");
     }
-    SX_TRY(take_number(r, &argument));
+    if (!result) {
+        SX_TRY(take_number(r, &argument));
+    }
     SX_TRY(take(r, ':'));
     word = take_word(r);
     sx_stage_place stage = {.space = SX_SPACE_COUNT};
@@ -164,7 +171,7 @@ static sx_code read_stage(reader *r, sx_schedule *s)
                        r->at + 1, (long long)argument, (long long)depth, SX_SCHEDULE_STAGES_MAX,
                        SX_FUSED_ARGS_MAX);
     }
-    stage.argument = (uint32_t)argument;
+    stage.argument = result ? SX_STAGE_RESULT : (uint32_t)argument;
     stage.depth = (uint32_t)depth;
     s->stage[s->stage_count++] = stage;
     return SX_OK;

@@ -177,6 +177,31 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
         s->stage[s->stage_count++] =
             (sx_stage_place){.argument = t->right, .space = SX_SPACE_SHARED, .depth = t->depth};
     }
+    if (t->stores > 0) {
+        s->stage[s->stage_count++] = (sx_stage_place){
+            .argument = SX_STAGE_RESULT, .space = SX_SPACE_SHARED, .depth = t->stores};
+    }
+}
+
+uint32_t sx_block_stored_bytes(const sx_analysis *a)
+{
+    const sx_view *view = &a->view;
+    int64_t bytes = sx_dtype_bytes(a->result.dtype), all = view->out_offset;
+    uint32_t matrices = 0;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        if (view->reduced[d] || view->extent[d] == 1 || d == a->column) {
+            continue;
+        }
+        if (view->out_stride[d] <= 0) {
+            return 0;
+        }
+        all |= view->out_stride[d];
+        matrices += d == a->row ? 0 : 1;
+    }
+    bool beside = a->column != SX_NO_DIM && view->out_stride[a->column] == 1 &&
+                  view->extent[a->column] * bytes % 16 == 0;
+    bool fits = beside && (bytes == 2 || bytes == 4) && all * bytes % 16 == 0 && matrices <= 3;
+    return fits ? (uint32_t)bytes : 0;
 }
 
 /* Do columns stand in the grid before rows? */
@@ -194,8 +219,9 @@ static bool is_swapped(const sx_schedule *s)
 
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
 {
-    uint32_t last = s->stage_count - 1;
-    if (s->stage_count < 1 || s->stage_count > 2) {
+    const sx_stage_place *result = sx_schedule_stage(s, SX_STAGE_RESULT);
+    uint32_t factors = s->stage_count - (result != NULL ? 1 : 0);
+    if (factors < 1 || factors > 2 || s->stage[0].argument == SX_STAGE_RESULT) {
         return false;
     }
     bool swapped = is_swapped(s);
@@ -209,7 +235,8 @@ bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
                           .warp_columns = STEP(column, WARP),
                           .depth = s->stage[0].depth,
                           .left = s->stage[0].argument,
-                          .right = s->stage[last].argument,
+                          .right = s->stage[factors - 1].argument,
+                          .stores = result != NULL ? result->depth : 0,
                           .swapped = swapped};
     const int64_t rest[] = {STEP(row, MATRIX), STEP(column, MATRIX), STEP(SX_ROLE_SUM, MATRIX),
                             STEP(row, LANE), STEP(column, LANE)};

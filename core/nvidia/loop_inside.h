@@ -27,6 +27,10 @@ typedef struct {
     /* By item: the words that its load has read. */
     sx_ptx_arg (*word)[SX_NVIDIA_GROUP_MAX];
     sx_ptx_arg stored[SX_NVIDIA_GROUP_MAX];
+    /* The words of the group's store are kept for somebody else, who stores them; how many there are. */
+    bool keeps;
+    sx_ptx_arg kept[SX_NVIDIA_GROUP_MAX];
+    uint32_t kept_count;
 } sx_nvidia_group;
 
 typedef struct {

@@ -66,28 +66,36 @@ static void find_entries(const sx_buf *text, uint32_t base, uint32_t count, uint
 /* Rows of a slot are up to 128 bytes, and the next box of k has what lies behind them: two are fetched at once. */
 #define PROMOTED_BYTES 256
 
-/* The maps of a tile's arguments, left one first, as the parameters stand. */
-static void find_maps(const sx_tile *tile, sx_machine_maps *maps)
+static void add_map(sx_machine_maps *maps, const sx_tile_view *view, const sx_tensor_map *map,
+                    uint16_t promoted_bytes)
 {
     _Static_assert(SX_MAP_RANK_MAX == SX_TENSOR_RANK_MAX, "maps of all ranks");
+    SX_ASSERT(maps->count < SX_MAPS_MAX && map->fill == SX_FILL_ZERO && view->offset >= 0);
+    sx_machine_map *to = &maps->map[maps->count++];
+    bool swizzles = map->swizzle != SX_SWIZZLE_NONE;
+    *to =
+        (sx_machine_map){.buffer = view->buffer,
+                         .offset = (uint64_t)view->offset * sx_dtype_bytes(map->element),
+                         .dtype = (uint8_t)map->element,
+                         .promoted_bytes = promoted_bytes,
+                         .rank = map->rank,
+                         .element_bytes = (uint8_t)sx_dtype_bytes(map->element),
+                         .swizzle_bytes = (uint8_t)(swizzles ? sx_swizzle_bytes(map->swizzle) : 0)};
+    memcpy(to->dims, map->dims, sizeof(to->dims));
+    memcpy(to->strides, map->strides, sizeof(to->strides));
+    memcpy(to->box, map->box, sizeof(to->box));
+}
+
+/* The maps of a tile's arguments, left one first, and of a result that the engine stores, as the parameters stand. */
+static void find_maps(const sx_tile *tile, sx_machine_maps *maps)
+{
     *maps = (sx_machine_maps){.count = 0};
     for (uint32_t i = 0; i < 2 && tile != NULL && tile->by_engine; i++) {
         const sx_tile_operand *o = &tile->operand[i];
-        const sx_tensor_map *map = &o->boxes.map;
-        sx_machine_map *to = &maps->map[maps->count++];
-        bool swizzles = map->swizzle != SX_SWIZZLE_NONE;
-        SX_ASSERT(map->fill == SX_FILL_ZERO && o->view.offset >= 0);
-        *to = (sx_machine_map){.buffer = o->view.buffer,
-                               .offset = (uint64_t)o->view.offset * sx_dtype_bytes(map->element),
-                               .dtype = (uint8_t)map->element,
-                               .promoted_bytes = PROMOTED_BYTES,
-                               .rank = map->rank,
-                               .element_bytes = (uint8_t)sx_dtype_bytes(map->element),
-                               .swizzle_bytes =
-                                   (uint8_t)(swizzles ? sx_swizzle_bytes(map->swizzle) : 0)};
-        memcpy(to->dims, map->dims, sizeof(to->dims));
-        memcpy(to->strides, map->strides, sizeof(to->strides));
-        memcpy(to->box, map->box, sizeof(to->box));
+        add_map(maps, &o->view, &o->boxes.map, PROMOTED_BYTES);
+    }
+    if (tile != NULL && tile->store.depth > 0) {
+        add_map(maps, &tile->store.view, &tile->store.boxes.map, 0);
     }
 }
 

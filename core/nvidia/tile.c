@@ -96,9 +96,10 @@ static void begin_block(sx_nvidia_block *k)
     sx_ptx_builder *b = &k->l.b;
     b->kernel->required = (sx_ptx_block){k->tile->threads, 1, 1};
     sx_nvidia_read_buffers(&k->l);
-    for (uint32_t i = 0; i < 2 && k->tile->by_engine; i++) {
-        k->map[i] = sx_ptx_parameter_bytes(b, i == SX_TILE_LEFT ? "left_map" : "right_map",
-                                           TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES);
+    static const char *const names[] = {"left_map", "right_map", "result_map"};
+    uint32_t maps = !k->tile->by_engine ? 0 : k->tile->store.depth > 0 ? 3 : 2;
+    for (uint32_t i = 0; i < maps; i++) {
+        k->map[i] = sx_ptx_parameter_bytes(b, names[i], TENSOR_MAP_ALIGN, TENSOR_MAP_BYTES);
     }
     sx_ptx_arg memory = sx_ptx_shared_dynamic(b, "tile_shared", SX_SLOT_UNIT);
     k->memory = sx_ptx_register(b, SX_PTX_B32);
@@ -373,6 +374,9 @@ static sx_code put_map(sx_nvidia_block *k)
     SX_TRY(sx_nvidia_find_pointers(l));
     start_pointers(k);
     SX_TRY(make_group(k));
+    if (tile->store.depth > 0) {
+        SX_TRY(sx_nvidia_begin_store(k));
+    }
     uint32_t count = sx_layout_count(&tile->held, SX_HOME_REGISTER);
     for (uint32_t r = 0; r < count && l->b.code == SX_OK; r++) {
         uint32_t at = sx_layout_apply(&tile->held, &(sx_place){{r}});
@@ -390,6 +394,12 @@ static sx_code put_map(sx_nvidia_block *k)
         for (uint32_t i = 0; i < tile->map.item_count; i++) {
             sx_nvidia_op(l, i);
         }
+        if (k->store != NULL && (r + 1) % l->group->width == 0) {
+            sx_nvidia_put_store(k, r + 1 - l->group->width);
+        }
+    }
+    if (k->store != NULL) {
+        sx_nvidia_end_store(k);
     }
     return l->b.code;
 }

@@ -2,6 +2,8 @@
  *
  * The program of an element runs for each of them in turn. Its loads and its store that go along the columns are made
  * once for all, in words of 32 bits or elements of 64. Tensors begin at multiples of 64 bytes. */
+#include <string.h>
+
 #include "core/nvidia/tile_inside.h"
 
 #define ACCESS_BYTES_MAX 16
@@ -217,6 +219,11 @@ bool sx_nvidia_store_group(sx_nvidia_lowering *l, uint32_t index)
     }
     make_words(l, item, word);
     uint32_t count = word_count(l, item);
+    if (l->group->keeps) {
+        memcpy(l->group->kept, word, count * sizeof(*word));
+        l->group->kept_count = count;
+        return true;
+    }
     sx_ptx_arg address = first_address(l, index);
     sx_ptx_arg all = count == 1 ? word[0] : sx_ptx_vector(&l->b, word, count);
     guard(l);

@@ -48,12 +48,13 @@ typedef struct {
     sx_ptx_arg written, reading; /* bytes from stage 0 to the stages that are filled and read */
     sx_ptx_arg *sum;             /* by register of tile->held */
     sx_ptx_arg *total;           /* of the slices before; NULL: there is one slice */
-    /* Where the copy engine copies: the maps of both factors, what matrix instructions read, and the address of what
-     * the thread's warps multiply of each in stage 0. */
-    sx_ptx_arg map[2];
+    /* Where the copy engine copies: the maps of both factors and of the result that it stores, what matrix instructions
+     * read, and the address of what the thread's warps multiply of each in stage 0. */
+    sx_ptx_arg map[3];
     sx_wgmma_operand operand[2];
     sx_ptx_arg own_slot[2];
     struct sx_nvidia_online *online; /* NULL: a contraction */
+    struct sx_nvidia_store *store;   /* NULL: threads store their results */
 } sx_nvidia_block;
 
 /* ---- tile_ring.c ---- */
@@ -64,6 +65,17 @@ sx_code sx_nvidia_ring(sx_nvidia_block *k, sx_ptx_arg *loading);
 void sx_nvidia_load(sx_nvidia_block *k, sx_ptx_arg loading);
 /* The instruction of four warps; SX_PTX_OP_COUNT where it is not emitted. */
 sx_ptx_op sx_nvidia_warpgroup_op(const sx_matrix_instruction *m);
+
+/* Whether the thread is the first one of its four warps: a predicate. */
+sx_ptx_arg sx_nvidia_find_speaker(sx_nvidia_block *k);
+
+/* ---- tile_store.c: results that the copy engine stores ---- */
+/* Pointers into the slots of the thread's group; afterwards the words of its stores are kept for what follows. */
+sx_code sx_nvidia_begin_store(sx_nvidia_block *k);
+/* Takes the words of the group of elements that begins at this register of the sums, and stores what is full. */
+void sx_nvidia_put_store(sx_nvidia_block *k, uint32_t element);
+/* The engine has read all that was to be stored. */
+void sx_nvidia_end_store(sx_nvidia_block *k);
 
 /* ---- tile_place.c ---- */
 /* The sum (or exclusive or) of the columns of the bits that are set in the number of the thread. */

@@ -229,8 +229,7 @@ static uint32_t rest_steps(const sx_tile *tile)
     return (rest + group - 1) / group * group;
 }
 
-/* Is this thread the one that speaks for its four warps? */
-static sx_ptx_arg find_speaker(sx_nvidia_block *k)
+sx_ptx_arg sx_nvidia_find_speaker(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
     sx_ptx_arg own = sx_ptx_register(b, SX_PTX_B32);
@@ -291,7 +290,7 @@ static void put_math(sx_nvidia_block *k)
     int64_t whole = tile->sum / tile->block_steps;
     place p = first_place(k, sx_ring_full_parity(&tile->ring, 0));
     sx_ptx_arg before = plus(k, p.barrier, 0);
-    sx_ptx_arg speaks = find_speaker(k);
+    sx_ptx_arg speaks = sx_nvidia_find_speaker(k);
     own_slots(k);
     if (whole > 0) {
         put_whole_stages(k, &p, before, speaks, whole);

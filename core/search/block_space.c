@@ -85,6 +85,39 @@ static int64_t power_above(int64_t x)
     return power;
 }
 
+/* A block with so many stages, whose results threads store or, where it can, the copy engine: from two slots of each
+ * group of warps, or from one where a core holds more blocks then. The least price. */
+static sx_code price_stores(blocks *b, double *least)
+{
+    uint32_t most = 0;
+    if (b->problem->stored > 0 && sx_block_by_engine(&b->t) && !b->t.apart) {
+        most =
+            (uint32_t)sx_min_i64(SX_BLOCK_STORES_MAX, (int64_t)sx_block_slots(b->problem, &b->t));
+    }
+    uint32_t before = 0; /* blocks of a core with more slots */
+    *least = 0;
+    for (uint32_t stores = most + 1; stores-- > 0;) {
+        b->t.stores = stores;
+        uint32_t held = sx_block_resident(b->problem, &b->t);
+        if (held == 0 || (stores == 1 && held == before)) { /* no more of them than with two */
+            b->space->result->considered++;
+            continue;
+        }
+        before = held;
+        double ns = sx_cost_block(b->problem, &b->t);
+        *least = *least == 0 || ns < *least ? ns : *least;
+        if (sx_search_wants(b->space, ns)) {
+            sx_schedule schedule;
+            sx_schedule_block(&b->t, &schedule);
+            SX_TRY(sx_search_keep(b->space, &schedule, ns));
+        } else {
+            b->space->result->considered++;
+        }
+    }
+    b->t.stores = 0;
+    return SX_OK;
+}
+
 /* The stages of the ring: as many as cover the latency of memory, or fewer. */
 static sx_code price_depths(blocks *b)
 {
@@ -105,14 +138,8 @@ static sx_code price_depths(blocks *b)
             return sx_search_drop(b->space, &result->dropped_resources,
                                   (uint32_t)SX_COUNT(depths) - d);
         }
-        double ns = sx_cost_block(b->problem, &b->t);
-        if (sx_search_wants(b->space, ns)) {
-            sx_schedule schedule;
-            sx_schedule_block(&b->t, &schedule);
-            SX_TRY(sx_search_keep(b->space, &schedule, ns));
-        } else {
-            result->considered++;
-        }
+        double ns;
+        SX_TRY(price_stores(b, &ns));
         if (d > 0 && ns > LITTLE_LESS * before) { /* memory is waited for no longer */
             return sx_search_drop(b->space, &result->dropped_bound,
                                   (uint32_t)SX_COUNT(depths) - d - 1);

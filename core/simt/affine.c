@@ -81,7 +81,8 @@ static bool stays_affine(const walk *w, const sx_ptx_micro *u)
 
 static bool is_box(const sx_ptx_machine *m, const sx_ptx_micro *u)
 {
-    return m->kernel->insn[u - m->micro].op == SX_PTX_OP_CP_TENSOR_LOAD;
+    uint16_t op = m->kernel->insn[u - m->micro].op;
+    return op == SX_PTX_OP_CP_TENSOR_LOAD || op == SX_PTX_OP_CP_TENSOR_STORE;
 }
 
 static void look_at(walk *w, sx_ptx_micro *u)
@@ -120,7 +121,7 @@ static void look_at(walk *w, sx_ptx_micro *u)
         w->fails = w->fails || (in | at) != 0;
         put(w, u, 0);
         return;
-    case SX_PTX_RUN_BULK: /* loads of boxes: not at places of shared memory that the block decides */
+    case SX_PTX_RUN_BULK: /* loads and stores of boxes: not at places of shared memory that the block decides */
         w->fails = w->fails || (in & OF_DATA) != 0 || at != 0 || !is_box(w->m, u);
         return;
     case SX_PTX_RUN_WGMMA:
@@ -128,6 +129,7 @@ static void look_at(walk *w, sx_ptx_micro *u)
         put(w, u, OF_DATA);
         return;
     case SX_PTX_RUN_WGMMA_GROUP:
+    case SX_PTX_RUN_BULK_GROUP:
     case SX_PTX_RUN_SETMAXNREG:
     case SX_PTX_RUN_BAR:
     case SX_PTX_RUN_BAR_WARP:

@@ -354,6 +354,9 @@ static sx_code begin_store(const sx_ptx_step *s, uint32_t lane)
     sx_ptx_bulk *c;
     uint32_t offset;
     SX_TRY(find_source(s, lane, true, &to));
+    if (m->follows) {
+        note_outside(m, &to);
+    }
     SX_TRY(find_shared(s, lane, 1, &to, true, &offset));
     SX_TRY(check_places(s, lane, &to, offset));
     sx_ptx_bulk_groups *g = &w->bulk[lane];

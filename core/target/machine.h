@@ -12,10 +12,11 @@ typedef struct {
     uint32_t threads, shared_bytes, maps;
 } sx_machine_block;
 
-/* An argument of a block program as the copy engine reads it: a parameter of 128 bytes behind the buffers. It is made
- * at the launch, when it is known where the buffer lies. Dimensions from the innermost outwards. */
+/* An argument or the result of a block program as the copy engine reads or stores it: a parameter of 128 bytes behind
+ * the buffers. It is made at the launch, when it is known where the buffer lies. Dimensions from the innermost
+ * outwards. */
 #define SX_MAP_RANK_MAX 5
-#define SX_MAPS_MAX 2
+#define SX_MAPS_MAX 3 /* both factors, and the result */
 typedef struct {
     uint32_t buffer; /* of the kernel */
     uint64_t offset; /* bytes behind its begin, a multiple of 16 */

@@ -139,6 +139,17 @@ static sx_code check_warpgroups(sx_ctx *cx, const sx_kernel *kernel, const sx_ti
     return fits ? SX_OK : fail(cx, kernel, "whole products of four warps, warps", m->warps);
 }
 
+static bool same_map(const sx_tensor_map *x, const sx_tensor_map *y)
+{
+    bool same = x->element == y->element && x->rank == y->rank && x->swizzle == y->swizzle &&
+                x->fill == y->fill;
+    for (uint32_t d = 0; d < x->rank && same; d++) {
+        same = x->dims[d] == y->dims[d] && x->strides[d] == y->strides[d] &&
+               x->box[d] == y->box[d] && x->element_strides[d] == y->element_strides[d];
+    }
+    return same;
+}
+
 /* What the copy engine brings, and where instructions find it, are those of view and slot. */
 static sx_code check_boxes(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile, uint32_t which)
 {
@@ -154,14 +165,43 @@ static sx_code check_boxes(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *t
     }
     SX_TRY(sx_tile_boxes_of(cx, tile, which, &boxes));
     SX_TRY(sx_tile_descriptor_of(cx, tile, which, &descriptor));
-    const sx_tensor_map *x = &boxes.map, *y = &o->boxes.map;
-    bool same = x->element == y->element && x->rank == y->rank && x->swizzle == y->swizzle &&
-                x->fill == y->fill && memcmp(boxes.batch, o->boxes.batch, sizeof(boxes.batch)) == 0;
-    for (uint32_t d = 0; d < x->rank && same; d++) {
-        same = x->dims[d] == y->dims[d] && x->strides[d] == y->strides[d] &&
-               x->box[d] == y->box[d] && x->element_strides[d] == y->element_strides[d];
-    }
+    bool same = same_map(&boxes.map, &o->boxes.map) &&
+                memcmp(boxes.batch, o->boxes.batch, sizeof(boxes.batch)) == 0;
     return same ? SX_OK : fail(cx, kernel, "boxes of the view, argument", which);
+}
+
+/* What the copy engine stores is what the map stores, from slots that lie behind the ring. */
+static sx_code check_store(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
+{
+    const sx_tile_store *s = &tile->store;
+    sx_tile_store own;
+    if (s->depth == 0) {
+        return SX_OK;
+    }
+    if (!tile->by_engine || s->depth > SX_BLOCK_STORES_MAX) {
+        return fail(cx, kernel, "slots of the copy engine for the result, slots", s->depth);
+    }
+    SX_TRY(sx_tile_store_of(cx, tile, s->view.element, &own));
+    const sx_tile_view *x = &own.view, *y = &s->view;
+    bool same = x->buffer == y->buffer && x->offset == y->offset && x->offset >= 0 &&
+                same_map(&own.boxes.map, &s->boxes.map) &&
+                memcmp(own.boxes.batch, s->boxes.batch, sizeof(own.boxes.batch)) == 0 &&
+                memcmp(&own.slot, &s->slot, sizeof(own.slot)) == 0;
+    for (uint32_t i = 0; i < tile->map.item_count && same; i++) {
+        const sx_item *item = &tile->map.item[i];
+        same = item->op != SX_LOP_STORE ||
+               sx_mem_bytes(item->mem, kernel->lane_bytes) == sx_dtype_bytes(s->view.element);
+    }
+    if (!same || x->buffer >= kernel->buffer_count) {
+        return fail(cx, kernel, "a result that the copy engine stores, buffer", y->buffer);
+    }
+    uint64_t begin = tile->ring.offset;
+    begin += (uint64_t)sx_ring_stage_bytes(&tile->ring) * tile->ring.depth;
+    uint64_t bytes = (uint64_t)s->slot.bytes * s->depth * sx_tile_groups(tile);
+    SX_TRY(sx_slot_check_base(cx, &s->slot, s->offset));
+    return s->offset >= begin && s->offset + bytes <= tile->shared_bytes
+               ? SX_OK
+               : fail(cx, kernel, "slots of the result behind the ring, from", s->offset);
 }
 
 static sx_code check_operand(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile,
@@ -439,6 +479,7 @@ sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
         SX_TRY((tile->by_engine ? check_boxes : check_operand)(cx, kernel, tile, i));
     }
     SX_TRY(check_map(cx, kernel, &tile->map));
+    SX_TRY(check_store(cx, kernel, tile));
     SX_TRY(sx_tile_unfold(cx, kernel, &unfolded));
     return sx_kernel_check(cx, unfolded);
 }

@@ -420,6 +420,9 @@ static sx_code check_tiles(lowering *w)
     if (!fits || (m == NULL && lanes != 32)) {
         return refuse(w, "warps that are no whole number of threads or matrices");
     }
+    if (t->stores > SX_BLOCK_STORES_MAX || (t->stores > 0 && (m == NULL || m->warps == 1))) {
+        return refuse(w, "results through these slots of shared memory");
+    }
     if (m != NULL && m->warps > 1 && t->warp_columns != m->columns) {
         return refuse(w, "several instructions side by side for the same warps");
     }
@@ -450,6 +453,26 @@ static void measure(lowering *w)
 }
 
 /* ---- the kernel ---- */
+/* The ring, and behind it the slots through which the copy engine stores the result. */
+static sx_code place_slots(lowering *w)
+{
+    sx_tile *tile = w->tile;
+    sx_slot slab[SX_ROLES_MAX * SX_BLOCK_STORES_MAX];
+    uint32_t offset[SX_COUNT(slab)] = {0}, count = 0;
+    tile->store.depth = w->tiles.stores;
+    if (tile->store.depth > 0) {
+        SX_TRY(sx_tile_store_of(w->l.cx, tile, w->l.out_dtype, &tile->store));
+        count = tile->store.depth * sx_tile_groups(tile);
+        SX_ASSERT(count <= SX_COUNT(slab));
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        slab[i] = tile->store.slot;
+    }
+    SX_TRY(sx_smem_place(w->l.cx, &tile->ring, 1, slab, count, offset, &tile->shared_bytes));
+    tile->store.offset = offset[0];
+    return SX_OK;
+}
+
 static sx_code make_ring(lowering *w)
 {
     sx_tile *tile = w->tile;
@@ -457,7 +480,7 @@ static sx_code make_ring(lowering *w)
     view_of(w, a->row, a->lhs, &tile->operand[SX_TILE_LEFT]);
     view_of(w, a->column, a->rhs, &tile->operand[SX_TILE_RIGHT]);
     SX_TRY(tile->by_engine ? make_engine_ring(w) : make_thread_ring(w));
-    SX_TRY(sx_smem_place(w->l.cx, &tile->ring, 1, NULL, 0, NULL, &tile->shared_bytes));
+    SX_TRY(place_slots(w));
     if (tile->shared_bytes > w->unit->shared_bytes) {
         return SX_FAIL(w->l.cx, SX_LIMIT, "kernel %s: %u bytes of shared memory, at most %u",
                        w->l.kernel->name, tile->shared_bytes, w->unit->shared_bytes);

@@ -91,5 +91,12 @@ sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text)
         }
     }
     sx_buf_print(text, "\n  map of %u items\n", tile->map.item_count);
+    if (tile->store.depth > 0) {
+        sx_buf_print(text, "  stores buffer %u from %u slots of each group at %u, ",
+                     tile->store.view.buffer, tile->store.depth, tile->store.offset);
+        print_boxes(&tile->store.boxes.map, text);
+        sx_slot_print(&tile->store.slot, text);
+        sx_buf_put_text(text, "\n");
+    }
     return sx_buf_check(cx, text, "tile text");
 }

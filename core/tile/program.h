@@ -107,6 +107,19 @@ typedef struct {
  * elements, outermost first. */
 enum { SX_TILE_VAR_ROW = 3, SX_TILE_VAR_COLUMN = 4, SX_TILE_VAR_BATCH = 5 };
 
+/* How the copy engine stores the result. Each group of warps that multiplies together has `depth` slots of its own, one
+ * behind the other from `offset` on, in the order of the groups. It fills one with the elements that its threads hold
+ * of `slot.rows` rows and as many columns as a row of the slot has, and a thread of it has the engine store them; the
+ * next ones go into the next slot, when the engine has read it. What lies beyond the edges is not stored. `view` is
+ * the result, whose side are the columns and whose sum are the rows. A depth of 0: threads store. */
+typedef struct {
+    uint32_t depth;
+    uint32_t offset;
+    sx_slot slot;
+    sx_tile_view view;
+    sx_tile_boxes boxes;
+} sx_tile_store;
+
 /* What makes of a tile an online sum: core/tile/online.h. */
 typedef struct sx_tile_online sx_tile_online;
 
@@ -128,6 +141,8 @@ struct sx_tile {
     const sx_matrix_instruction *matrix;
     /* Factors are copied by the copy engine; else by the threads of the loading role. */
     bool by_engine;
+    /* The result is stored by it, too. */
+    sx_tile_store store;
     /* Which thread of the role that multiplies holds the sum of which row and column of the block; each once. */
     sx_layout held;
     /* The element's program: no loops, vector registers hold one element of each thread. Loads are LOADB, stores have
@@ -162,6 +177,12 @@ sx_code sx_tile_lower_dot(sx_ctx *cx, const sx_tile_unit *unit, const char *name
  *   errors   SX_UNIMPLEMENTED no elements side by side, strides that are no multiples of 16 bytes, or more dimensions
  *            than a map has */
 sx_code sx_tile_boxes_of(sx_ctx *cx, const sx_tile *tile, uint32_t which, sx_tile_boxes *boxes);
+/* engine.c: how the copy engine stores what `map` stores: its view, its slot and its boxes, in the place of
+ * tile->store. `element` is the type of the result. The layout of the sums and the number of slots are known.
+ *   errors   SX_UNIMPLEMENTED as above; SX_INPUT a map that stores otherwise than one element at its row and column */
+sx_code sx_tile_store_of(sx_ctx *cx, const sx_tile *tile, sx_dtype element, sx_tile_store *store);
+/* How many groups of warps multiply. */
+uint32_t sx_tile_groups(const sx_tile *tile);
 /* A slot as the operand of a matrix instruction that reads shared memory. */
 sx_code sx_tile_descriptor_of(sx_ctx *cx, const sx_tile *tile, uint32_t which,
                               sx_wgmma_operand *operand);

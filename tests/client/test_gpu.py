@@ -117,15 +117,15 @@ def test_copy_engine_by_hand():
     """A product by wgmma, taken from its module, with the tensor maps that the module says: whole numbers, exact."""
     random = numpy.random.default_rng(5)
     a = random.integers(-4, 5, (72, 160)).astype(numpy.float16)
-    b = random.integers(-4, 5, (96, 160)).astype(numpy.float16)
+    b = random.integers(-4, 5, (2048, 160)).astype(numpy.float16)
     numpy.save(TMP / "a.npy", a)
     numpy.save(TMP / "b.npy", b)
     module, dump = TMP / "product.sxm", TMP / "product"
-    sx("compile", "--gemm", "72x96x160", "--dtype", "f16", "--layout", "nt", "--target", "h100", "-o", module)
+    sx("compile", "--gemm", "72x2048x160", "--dtype", "f16", "--layout", "nt", "--target", "h100", "-o", module)
     sx("module", "dump", module, "-o", dump)
     kernel = json.loads((dump / "kernels.json").read_text())["kernels"][0]
     launch = kernel["launch"][0]
-    assert len(launch["maps"]) == 2, launch
+    assert [m["argument"] for m in launch["maps"]] == [0, 1, 2], launch  # the result is stored by the engine, too
 
     def words(maps):
         extents = ["x".join(map(str, reversed(m[what]))) for m in maps for what in ("dims", "box")]
@@ -135,21 +135,27 @@ def test_copy_engine_by_hand():
     def ran(maps, *more, status=0):
         return sx("ptx", "run", dump / kernel["ptx"], "--grid", ",".join(map(str, reversed(launch["grid"]))), "--block",
                   launch["threads"], "--shared", launch["dynamic_shared_bytes"], "--on", "h100", "--arg", "@a.npy",
-                  "--arg", "@b.npy", "--arg", "out:f16:72x96", *[x for m in maps for x in ("--arg", m)], *more,
+                  "--arg", "@b.npy", "--arg", "out:f16:72x2048", *[x for m in maps for x in ("--arg", m)], *more,
                   status=status)
 
     want = a.astype(numpy.float64) @ b.astype(numpy.float64).T
     for more in ((), ("--lazy", "--seed", 3)):
         ran(words(launch["maps"]), "-o", TMP / "tma", *more)
         assert (numpy.load(TMP / "tma" / "arg2.npy") == want).all()
-    other = words([dict(launch["maps"][0], swizzle_bytes=0), launch["maps"][1]])  # the same bytes in other places
-    ran(other, "-o", TMP / "tma")
-    assert (numpy.load(TMP / "tma" / "arg2.npy") != want).any()
+    for which in range(3):  # the same bytes in other places
+        other = words([dict(m, swizzle_bytes=0) if i == which else m for i, m in enumerate(launch["maps"])])
+        ran(other, "-o", TMP / "tma")
+        assert (numpy.load(TMP / "tma" / "arg2.npy") != want).any(), which
+    short = [*launch["maps"][:2], dict(launch["maps"][2], dims=[2048, 71])]  # the last row lies outside of the map
+    ran(words(short), "-o", TMP / "tma")
+    last = numpy.load(TMP / "tma" / "arg2.npy")
+    assert (last[:71] == want[:71]).all() and (last[71] != want[71]).any(), last[71]
     for wrong, said in (("map:7:72x160:64x64", "no buffer before it"), ("map:0:72x160", "not of the form"),
                         ("map:0:72x160:64", "2 extents and 1 of a box"), ("map:0:73x160:64x64", "more than the 23040"),
                         ("map:0:72x160:64x64:1:2", "not of the form"), ("map:0:72x160:0x64", "--arg")):
-        assert said in ran([wrong, wrong], status=2).stderr, wrong
-    assert "no such tensor map is possible" in ran(["map:0:72x160:64x512", words(launch["maps"])[1]], status=4).stderr
+        assert said in ran([wrong, wrong, wrong], status=2).stderr, wrong
+    wide = ["map:0:72x160:64x512", *words(launch["maps"])[1:]]
+    assert "no such tensor map is possible" in ran(wide, status=4).stderr
 
 
 def test_times_of_a_graph():

@@ -35,7 +35,7 @@ static sx_code decode(sx_module *module)
 #define FAULTS(FAULT)                                                                            \
     FAULT(kernel, M.kernel = 1, "map 0: of kernel 1, part 0")                                    \
     FAULT(part, M.part = 1, "map 0: of kernel 0, part 1")                                        \
-    FAULT(arg, M.arg = 2, "map 0: argument 2, kernel 0 reads 2")                                 \
+    FAULT(arg, M.arg = 3, "map 0: argument 3, kernel 0 has 3")                                   \
     FAULT(rank_none, M.rank = 0, "map 0: elements of 4 bytes, rank 0")                           \
     FAULT(rank_many, M.rank = 6, "map 0: elements of 4 bytes, rank 6")                           \
     FAULT(bytes, M.element_bytes = 3, "map 0: elements of 3 bytes, rank 2")                      \
@@ -63,8 +63,8 @@ static sx_code decode(sx_module *module)
           "map 0: of part 0: 0 threads, on level 90")                                            \
     FAULT(level, (tables.kernel[0].level = tables.info.level = 89),                              \
           "256 threads, on level 89; blocks from level 90 on")                                   \
-    FAULT(many, (tables.map[1] = tables.map[2] = M, tables.maps = 3),                            \
-          "map 2: part 0, behind part 0 and 2 maps of its own, at most 2")
+    FAULT(many, (tables.map[1] = tables.map[2] = tables.map[3] = M, tables.maps = 4),            \
+          "map 3: part 0, behind part 0 and 3 maps of its own, at most 3")
 #define FAULT(name, statement, text) \
     static void fault_##name(void)   \
     {                                \

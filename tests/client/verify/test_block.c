@@ -328,7 +328,7 @@ static sx_code verify_product(bool moved, bool *covered)
     void *copy = aligned_alloc(64, (bytes.len + 63) & ~(size_t)63);
     memcpy(copy, bytes.ptr, bytes.len);
     ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
-    ck_assert(module.map_count == 2 && module.part_count == 1 && module.part->grid[1] > 3 &&
+    ck_assert(module.map_count == 3 && module.part_count == 1 && module.part->grid[1] > 3 &&
               module.part->grid[2] > 3);
     char *text = sx_alloc(&cx, module.code_count);
     memcpy(text, module.code, module.code_count);

@@ -105,6 +105,18 @@ static const sx_block_tiles blocks[] = {
      .depth = 8,
      .left = 0,
      .right = 1},
+    {.matrix_rows = 64,
+     .matrix_columns = 256,
+     .matrix_steps = 16,
+     .rows = 128,
+     .columns = 256,
+     .steps = 64,
+     .warp_rows = 64,
+     .warp_columns = 256,
+     .depth = 4,
+     .left = 0,
+     .right = 1,
+     .stores = 2},
 };
 
 /* Number by number: what lies between the members has no value. */
@@ -125,6 +137,7 @@ static void check_tiles(const sx_block_tiles *a, const sx_block_tiles *b)
     ck_assert_uint_eq(a->depth, b->depth);
     ck_assert_uint_eq(a->left, b->left);
     ck_assert_uint_eq(a->right, b->right);
+    ck_assert_uint_eq(a->stores, b->stores);
 }
 
 /* Blocks of a GPU: the numbers come back from the schedule, and other schedules have none. */
@@ -136,7 +149,9 @@ START_TEST(test_blocks)
         "grid(b, m/128, n/64) loop(k/16) warp(m/32, n/64) lane(m/8, n/8) register(m, n, k) "
         "stage(arg2: shared x4)",
         "grid(b, m/16, n/64) loop(k/2048, k/64) warp(m/16, n/64) matrix(m/16, n/8, k/16) "
-        "stage(arg0: shared x8, arg1: shared x8)"};
+        "stage(arg0: shared x8, arg1: shared x8)",
+        "grid(b, m/128, n/256) loop(k/64) warp(m/64, n/256) matrix(m/64, n/256, k/16) "
+        "stage(arg0: shared x4, arg1: shared x4, result: shared x2)"};
     sx_schedule s;
     sx_block_tiles back;
     for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {
@@ -154,6 +169,10 @@ START_TEST(test_blocks)
         "stage(arg1: shared x3, arg0: memory x3)",
         "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
         "stage(arg1: shared x3, arg0: shared x2)",
+        "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
+        "stage(result: shared x2)",
+        "grid(b, m/128, n/128) loop(k/32) warp(m/64, n/32) matrix(m/16, n/8, k/16) "
+        "stage(arg1: shared x3, result: memory, arg0: shared x3)",
         ""};
     for (uint32_t i = 0; i < SX_COUNT(others); i++) {
         ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(others[i]), &s));
@@ -210,8 +229,8 @@ static const struct {
     {"grid(m", "column 7: expected ')'"},
     {"block(m)", "column 1: expected grid, cluster"},
     {"grid(m) stage(arg1: disk)", "column 21: expected memory or shared"},
-    {"stage(arg1: memory, arg1: shared)", "argument 1 is staged twice"},
-    {"stage(arg1: memory x0)", "staged 0 deep"},
+    {"stage(arg1: memory, arg1: shared)", "stages 0 and 1 are of the same tensor"},
+    {"stage(arg1: memory x0)", "stage 0 is 0 deep"},
     {"stage(arg99: memory)", "argument 99"},
     {"stage(1: memory)", "column 7: expected arg"},
 };

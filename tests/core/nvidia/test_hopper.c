@@ -20,9 +20,23 @@
         .warp_rows = (rows_of_four), .warp_columns = (columns_of_four), .depth = (stages),    \
         .slice = 2048                                                                         \
     }
+/* The result goes through slots of shared memory, from which the copy engine stores it. */
+#define STORED(block_rows, block_columns, block_steps, rows_of_four, columns_of_four, stages, \
+               slots)                                                                         \
+    {                                                                                         \
+        .matrix_rows = 64, .matrix_columns = (columns_of_four), .matrix_steps = 16,           \
+        .rows = (block_rows), .columns = (block_columns), .steps = (block_steps),             \
+        .warp_rows = (rows_of_four), .warp_columns = (columns_of_four), .depth = (stages),    \
+        .stores = (slots)                                                                     \
+    }
 static const sx_block_tiles plans[] = {
-    WGMMA(64, 64, 64, 64, 64, 2),    WGMMA(128, 64, 32, 64, 64, 3),  WGMMA(64, 128, 64, 64, 64, 4),
-    WGMMA(128, 128, 64, 64, 128, 4), WGMMA(128, 32, 16, 128, 32, 3), WGMMA(64, 256, 64, 64, 256, 2),
+    WGMMA(64, 64, 64, 64, 64, 2),         WGMMA(128, 64, 32, 64, 64, 3),
+    WGMMA(64, 128, 64, 64, 64, 4),        WGMMA(128, 128, 64, 64, 128, 4),
+    WGMMA(128, 32, 16, 128, 32, 3),       WGMMA(64, 256, 64, 64, 256, 2),
+    STORED(64, 64, 64, 64, 64, 2, 1),     STORED(128, 128, 64, 64, 128, 3, 1),
+    STORED(64, 128, 64, 64, 64, 2, 2),    STORED(128, 32, 16, 128, 32, 3, 2),
+    STORED(64, 256, 64, 64, 256, 2, 2),   STORED(64, 8, 32, 64, 8, 2, 2),
+    STORED(128, 128, 64, 128, 128, 2, 2), STORED(128, 16, 32, 64, 16, 2, 1),
 };
 
 static int64_t extent(sx_rng *rng, int64_t block)
@@ -46,7 +60,21 @@ static tiles_case case_of(sx_rng *rng, const sx_block_tiles *plan, uint32_t roun
     c.m = c.left_turned ? (c.m + 7) / 8 * 8 : 1 + c.m;
     c.n = c.right_turned ? 1 + c.n : (c.n + 7) / 8 * 8;
     c.k = c.left_turned && !c.right_turned ? c.k : (c.k + 7) / 8 * 8;
+    if (plan->stores > 0) { /* rows of the result are multiples of 16 bytes, and rows are rows */
+        c.n = (c.n + 7) / 8 * 8;
+        c.after = c.after == 3 ? 4 : c.after;
+    }
     return c;
+}
+
+/* Instructions of one kind in the kernel. */
+static uint32_t count_of(const sx_ptx_module *module, sx_ptx_op op)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < module->kernel[0].insn_count; i++) {
+        count += module->kernel[0].insn[i].op == op;
+    }
+    return count;
 }
 
 static sx_kernel *lower(sx_ctx *cx, const node *n, const sx_block_tiles *plan)
@@ -87,6 +115,8 @@ START_TEST(test_exact)
         sx_kernel *kernel = lower(&cx, &n, plan);
         ck_assert_uint_ne(kernel->numerics, other->numerics);
         sx_ptx_module *module = tiles_module(&cx, kernel, 90);
+        uint32_t stored = plan->stores > 0 ? SX_PTX_OP_CP_TENSOR_STORE : SX_PTX_OP_ST;
+        ck_assert_uint_gt(count_of(module, (sx_ptx_op)stored), 0);
         for (uint32_t lazy = 0; lazy < 2; lazy++) {
             uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
             sx_code code =
@@ -189,6 +219,7 @@ START_TEST(test_target)
     uint8_t *want = run_node(&cx, &n, &vectors, run_eval, NULL, &other);
     const sx_analysis *a = analysis_of(&cx, &n);
     sx_block_tiles tiles = plans[0];
+    tiles.stores = (uint32_t)_i;
     tiles.left = a->lhs;
     tiles.right = a->rhs;
     sx_schedule s;
@@ -200,7 +231,7 @@ START_TEST(test_target)
     sx_buf blob;
     sx_buf_init(&blob, (size_t)1 << 24);
     ck_sx_ok(&cx, target->emit(&cx, target, kernel, false, &blob, &code));
-    ck_assert_uint_eq(code.maps[0].count, 2);
+    ck_assert_uint_eq(code.maps[0].count, 2 + tiles.stores);
     ck_sx_ok(&cx, target->emulator_make(&cx, target, sx_buf_span(&blob), code.entry,
                                         code.entry_count, &emulator));
     uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
@@ -220,7 +251,8 @@ START_TEST(test_target)
     ck_sx_ok(&cx, target->emulate(&cx, emulator, &run));
     ck_assert_int_eq(memcmp(out, want, bytes_of(&n.result)), 0);
     run.maps = NULL; /* planted: a launch that knows nothing of them */
-    ck_sx_fails(&cx, target->emulate(&cx, emulator, &run), SX_INPUT, "5 buffers, it is given 3");
+    ck_sx_fails(&cx, target->emulate(&cx, emulator, &run), SX_INPUT,
+                tiles.stores > 0 ? "6 buffers, it is given 3" : "5 buffers, it is given 3");
     sx_buf_fini(&blob);
     sx_ctx_fini(&cx);
 }
@@ -257,6 +289,14 @@ static const struct {
      WGMMA(64, 64, 64, 64, 64, 2),
      SX_UNIMPLEMENTED,
      "this matrix instruction"},
+    {{.dtype = SX_BF16, .b = 1, .m = 64, .k = 64, .n = 63, .right_turned = true},
+     STORED(64, 64, 64, 64, 64, 2, 1),
+     SX_UNIMPLEMENTED,
+     "results whose rows are no multiples of 16 bytes"},
+    {{.dtype = SX_BF16, .b = 1, .m = 64, .k = 64, .n = 64},
+     STORED(64, 64, 64, 64, 64, 2, 3),
+     SX_UNIMPLEMENTED,
+     "results through these slots"},
 };
 
 START_TEST(test_refused)
@@ -296,6 +336,13 @@ FAULT(columns, tile->held.column[0] ^= tile->held.column[2];
       tile->held.column[2] ^= tile->held.column[0]; tile->held.column[0] ^= tile->held.column[2])
 FAULT(barriers, tile->ring.barriers = tile->ring.offset)
 FAULT(loader, tile->role[0].first_warp = 0)
+FAULT(slots, tile->store.offset -= 1024)
+FAULT(beyond, tile->store.depth = 2)
+FAULT(result, tile->store.view.buffer = 0)
+FAULT(result_dims, tile->store.boxes.map.dims[0]++)
+FAULT(result_rows, tile->store.boxes.map.strides[1] *= 2)
+FAULT(result_batch, tile->store.boxes.batch[0] = 1)
+FAULT(result_slot, tile->store.slot.swizzle = SX_SWIZZLE_64)
 static const planted faults[] = {
     {"fewer bytes than the boxes have", plant_bytes, "bytes of all boxes"},
     {"one of two groups of warps frees a stage for both", plant_arrivals, "role"},
@@ -309,6 +356,13 @@ static const planted faults[] = {
     {"registers in another order than the instruction's", plant_columns, "products of four warps"},
     {"barriers where the tiles lie", plant_barriers, "shared memory that holds the ring"},
     {"the loading warp multiplies, too", plant_loader, "all but one that loads"},
+    {"results lie where a stage lies", plant_slots, "slots of the result behind the ring"},
+    {"more slots than there is room for", plant_beyond, "slots of the result behind the ring"},
+    {"the copy engine stores an argument", plant_result, "a result that the copy engine stores"},
+    {"a result with one more column", plant_result_dims, "a result that the copy engine stores"},
+    {"rows of the result apart", plant_result_rows, "a result that the copy engine stores"},
+    {"another result of the batch", plant_result_batch, "a result that the copy engine stores"},
+    {"another swizzle of the result", plant_result_slot, "a result that the copy engine stores"},
 };
 
 START_TEST(test_planted)
@@ -317,7 +371,9 @@ START_TEST(test_planted)
     sx_ctx cx;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     node n = tiles_node(&cx, &c);
-    sx_kernel *kernel = lower(&cx, &n, &plans[3]);
+    sx_block_tiles plan = plans[3];
+    plan.stores = 1;
+    sx_kernel *kernel = lower(&cx, &n, &plan);
     ck_sx_ok(&cx, sx_tile_check(&cx, kernel, &kernel->part[0]));
     faults[_i].plant(kernel->part[0].tile);
     sx_code code = sx_tile_check(&cx, kernel, &kernel->part[0]);
@@ -332,11 +388,14 @@ END_TEST
  * products gives another result or a fault. */
 static bool waits(uint16_t op)
 {
-    static const sx_ptx_op ops[] = {
-        SX_PTX_OP_MBARRIER_INIT,       SX_PTX_OP_FENCE_MBARRIER,  SX_PTX_OP_BAR_SYNC,
-        SX_PTX_OP_MBARRIER_TRY_PARITY, SX_PTX_OP_MBARRIER_ARRIVE, SX_PTX_OP_MBARRIER_ARRIVE_TX,
-        SX_PTX_OP_CP_TENSOR_LOAD,      SX_PTX_OP_WGMMA_FENCE,     SX_PTX_OP_WGMMA_COMMIT,
-        SX_PTX_OP_WGMMA_WAIT,          SX_PTX_OP_WGMMA_BF16};
+    static const sx_ptx_op ops[] = {SX_PTX_OP_MBARRIER_INIT,   SX_PTX_OP_FENCE_MBARRIER,
+                                    SX_PTX_OP_BAR_SYNC,        SX_PTX_OP_MBARRIER_TRY_PARITY,
+                                    SX_PTX_OP_MBARRIER_ARRIVE, SX_PTX_OP_MBARRIER_ARRIVE_TX,
+                                    SX_PTX_OP_CP_TENSOR_LOAD,  SX_PTX_OP_WGMMA_FENCE,
+                                    SX_PTX_OP_WGMMA_COMMIT,    SX_PTX_OP_WGMMA_WAIT,
+                                    SX_PTX_OP_WGMMA_BF16,      SX_PTX_OP_FENCE_PROXY,
+                                    SX_PTX_OP_STMATRIX,        SX_PTX_OP_CP_BULK_COMMIT,
+                                    SX_PTX_OP_CP_TENSOR_STORE, SX_PTX_OP_CP_BULK_WAIT};
     for (uint32_t i = 0; i < SX_COUNT(ops); i++) {
         if (ops[i] == op) {
             return true;
@@ -362,15 +421,35 @@ static sx_target sliced_target(sx_matrix_instruction *matrix)
  * no fence. A loop that settles a slice at its end has neither of the last two. */
 static const struct {
     tiles_case c;
+    sx_block_tiles plan;
     int64_t slice;
     uint32_t survivors, mutants;
-} deletions[] = {{{.dtype = SX_BF16, .b = 1, .m = 40, .k = 72, .n = 24}, 0, 4, 18},
-                 {{.dtype = SX_BF16, .b = 1, .m = 40, .k = 256, .n = 24}, 64, 1, 14}};
+} deletions[] = {
+    {{.dtype = SX_BF16, .b = 1, .m = 40, .k = 72, .n = 24}, WGMMA(64, 32, 16, 64, 32, 2), 0, 4, 18},
+    {{.dtype = SX_BF16, .b = 1, .m = 40, .k = 256, .n = 24},
+     WGMMA(64, 32, 16, 64, 32, 2),
+     64,
+     1,
+     14},
+    /* Four slots of 64 columns are stored through two: the third one waits for the first. Of the last one three
+     * matrices lie behind the last column. */
+    {{.dtype = SX_BF16, .b = 1, .m = 40, .k = 72, .n = 200},
+     STORED(64, 256, 16, 64, 256, 2, 2),
+     0,
+     7,
+     50},
+    /* Two groups of warps, of which each waits for itself. */
+    {{.dtype = SX_BF16, .b = 1, .m = 100, .k = 72, .n = 128},
+     STORED(128, 128, 16, 64, 128, 2, 1),
+     0,
+     4,
+     40},
+};
 
 START_TEST(test_deletions)
 {
     const tiles_case c = deletions[_i].c;
-    sx_block_tiles plan = WGMMA(64, 32, 16, 64, 32, 2);
+    sx_block_tiles plan = deletions[_i].plan;
     sx_matrix_instruction matrix[16];
     sx_target target = sliced_target(matrix);
     sx_rng rng = {sx_test_seed()};
@@ -449,6 +528,19 @@ static const struct {
      WGMMA(64, 32, 64, 64, 32, 8),
      false,
      42},
+    /* By the copy engine: no thread has an address of its results. */
+    {{.dtype = SX_BF16, .b = 1, .m = 4096, .k = 2048, .n = 4096},
+     STORED(128, 128, 64, 64, 128, 4, 2),
+     false,
+     90},
+    {{.dtype = SX_BF16, .b = 1, .m = 4096, .k = 2048, .n = 4096, .after = 1},
+     STORED(128, 256, 64, 64, 256, 4, 2),
+     false,
+     154},
+    {{.dtype = SX_F16, .b = 3, .m = 500, .k = 304, .n = 264, .after = 4},
+     STORED(128, 128, 64, 64, 128, 4, 1),
+     false,
+     90},
     /* Four slices of 2048 steps: the totals beside the sums. */
     {{.dtype = SX_BF16, .b = 1, .m = 4096, .k = 8192, .n = 4096, .after = 1},
      SLICED(128, 128, 64, 64, 128, 4),
@@ -495,7 +587,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_test(tcase, test_phases);
-    tcase_add_test(tcase, test_target);
+    tcase_add_loop_test(tcase, test_target, 0, 2);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(refused));
     tcase_add_loop_test(tcase, test_planted, 0, (int)SX_COUNT(faults));

@@ -172,16 +172,14 @@ static inline sx_ptx_module *tiles_module(sx_ctx *cx, const sx_kernel *kernel, u
     return module;
 }
 
-/* The map of an argument, as the driver would encode it. */
-static inline void tiles_give_map(launches *l, const sx_tile *tile, uint32_t which)
+/* The map of an argument or the result, as the driver would encode it. */
+static inline void tiles_give_map(launches *l, const sx_tile_view *view, const sx_tensor_map *map)
 {
     uint32_t i = l->launch.argument_count++;
-    const sx_tile_operand *o = &tile->operand[which];
-    const sx_tensor_map *map = &o->boxes.map;
     ck_assert_uint_lt(i, LAUNCH_ARGUMENTS_MAX);
     l->map[i] = (sx_ptx_tensor_map){
-        .region = 1 + o->view.buffer,
-        .offset = (uint64_t)o->view.offset * sx_dtype_bytes(o->view.element),
+        .region = 1 + view->buffer,
+        .offset = (uint64_t)view->offset * sx_dtype_bytes(view->element),
         .rank = map->rank,
         .element_bytes = (uint8_t)sx_dtype_bytes(map->element),
         .swizzle_bytes =
@@ -210,9 +208,13 @@ static inline void tiles_begin(launches *l, const sx_kernel *kernel, const sx_pt
         launch_in(l, "argument", n->raw[k], bytes_of(&n->input[k]));
     }
     launch_out(l, "result", out, bytes_of(&n->result));
-    for (uint32_t i = 0; i < 2 && part->tile->by_engine; i++) {
-        tiles_give_map(l, part->tile, i);
+    const sx_tile *tile = part->tile;
+    for (uint32_t i = 0; i < 2 && tile->by_engine; i++) {
+        tiles_give_map(l, &tile->operand[i].view, &tile->operand[i].boxes.map);
         l->launch.shared_bytes_max = SX_SMEM_BYTES_MAX;
+    }
+    if (tile->store.depth > 0) {
+        tiles_give_map(l, &tile->store.view, &tile->store.boxes.map);
     }
 }
 

@@ -130,6 +130,50 @@ START_TEST(test_each_lowers)
 }
 END_TEST
 
+/* Where blocks have many columns, results whose rows the copy engine can store are. Of few columns threads are faster,
+ * all others must be stored by them, and slices of blocks apart are. */
+static const struct {
+    int64_t m, n, k;
+    uint32_t after;
+    bool right_turned, stored;
+} stores[] = {{4096, 4096, 2048, 0, false, true}, {4096, 4096, 2048, 1, true, true},
+              {17, 4096, 512, 0, false, true},    {300, 264, 304, 4, false, true},
+              {300, 263, 304, 0, true, false},    {300, 2, 304, 4, true, false},
+              {1, 264, 304, 0, false, false},     {16, 512, 8192, 0, false, false}};
+
+START_TEST(test_stores)
+{
+    const sx_device *device;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    tiles_case c = {.dtype = SX_BF16,
+                    .b = 1,
+                    .m = stores[_i].m,
+                    .n = stores[_i].n,
+                    .k = stores[_i].k,
+                    .after = stores[_i].after,
+                    .right_turned = stores[_i].right_turned};
+    node n = tiles_node(&cx, &c);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    sx_search_result found;
+    sx_block_tiles t;
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SEARCH_KEEP, &found));
+    ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
+    ck_assert_msg((t.stores > 0) == stores[_i].stored, "%u slots, slices apart %d", t.stores,
+                  t.apart);
+    sx_block_problem problem;
+    sx_analysis of_blocks;
+    sx_analysis_of_blocks(a, &of_blocks);
+    sx_block_problem_of(device, &of_blocks, &problem);
+    if (t.stores >
+        0) { /* what slots cost is priced: one waits where two do not, and both take room */
+        double own = sx_cost_block(&problem, &t), room = sx_block_shared_bytes(&problem, &t);
+        t.stores = 0;
+        ck_assert_double_gt(room, sx_block_shared_bytes(&problem, &t));
+        ck_assert_double_lt(own, sx_cost_block(&problem, &t));
+    }
+}
+END_TEST
+
 /* Tensor cores set the price of large products: less than warps alone could give, no less than the share says. */
 START_TEST(test_large_products)
 {
@@ -158,6 +202,7 @@ int main(void)
     tcase_add_test(cases, test_where_there_is_none);
     tcase_add_test(cases, test_each_lowers);
     tcase_add_test(cases, test_large_products);
+    tcase_add_loop_test(cases, test_stores, 0, (int)SX_COUNT(stores));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

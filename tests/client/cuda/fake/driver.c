@@ -40,7 +40,7 @@
 #define PARAMETERS_MAX 70
 #define STREAMS_MAX 8
 #define NODES_MAX 4096
-#define MAPS_MAX 2 /* of a kernel */
+#define MAPS_MAX 3 /* of a kernel */
 
 /* Numbers of cuda.h. */
 enum {
