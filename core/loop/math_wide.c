@@ -4,7 +4,7 @@
  * tests/core/loop/test_math_wide.c): exp 1.5 (subnormal results too), log 1.5, logistic 3 where the result is
  * normal, silu 4 for arguments above -709.7 (below them it is -0, off by less than 2^-1014), tanh 4, sqrt 0.5,
  * rsqrt 1.5, erf 1.5, power 1.5; sine and cosine 1.5 or 2^-75 absolute for |x| <= 2^24, and NaN beyond; gelu 4 or
- * 2^-50 absolute, gelu_tanh 4 or 2^-49: both are the sequences of their decompositions. NaN arguments give NaN, but
+ * |x| 2^-53, gelu_tanh 4 or 2.75 |x| 2^-53: both are the sequences of their decompositions. NaN arguments give NaN, but
  * for the powers that C11 F.10.4.4 makes 1. The reduction of exp, log and angles follows Cody and Waite 1980; the
  * series are Taylor's, but for erf beyond 1. */
 #include <math.h>
