@@ -156,7 +156,8 @@ START_TEST(test_stores)
     const sx_analysis *a = analysis_of(&cx, &n);
     sx_search_result found;
     sx_block_tiles t;
-    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SEARCH_KEEP, &found));
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN,
+                                  SX_SEARCH_KEEP, &found));
     ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
     ck_assert_msg((t.stores > 0) == stores[_i].stored, "%u slots, slices apart %d", t.stores,
                   t.apart);
