@@ -576,6 +576,9 @@ sx_code sx_pipe_finish_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, cons
     if (c->measured != NULL && c->candidate == &c->search.best[0]) {
         sx_buf_print(&plan, ", measured %.1f us on %s", c->measured->ns / 1e3, c->measured->date);
     }
+    if (c->corrected && c->candidate == &c->search.best[0]) {
+        sx_buf_put_text(&plan, ", by corrected prices");
+    }
     if (c->slower[0] != '\0' && !is_of_blocks(schedule)) {
         sx_buf_print(&plan, ", not in blocks: %.120s", c->slower);
     }

@@ -57,6 +57,7 @@ typedef struct {
     bool proven;      /* some candidate was */
     char slower[240]; /* why a cheaper candidate is not taken; empty: there was none */
     const sx_search_candidate *candidate;
+    bool corrected; /* the first candidate is the first by a correction of prices */
     const sx_measured_row *measured; /* why the first candidate is the first; NULL: by the model */
     sx_kernel *kernel;
     sx_pipe_follows follows; /* of a subject with probes, */

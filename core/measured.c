@@ -9,7 +9,8 @@
 
 sx_code sx_core_measured_here(sx_ctx *cx, sx_span text, const char *machine, sx_span *here)
 {
-    return sx_measured_here(cx, text, machine, here);
+    const char *ignored;
+    return sx_measured_here(cx, text, machine, here, &ignored);
 }
 
 static sx_code lower(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
@@ -48,6 +49,34 @@ static sx_code is_alike(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *
     return SX_OK;
 }
 
+/* What was learned of other kernels: the candidate whose corrected price is the lowest becomes the first. */
+static sx_code prefer_corrected(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                                sx_pipe_choice *c)
+{
+    const sx_correction *correction = &pipe->correction;
+    sx_search_result *search = &c->search;
+    uint32_t best = 0;
+    double lowest = INFINITY;
+    if (correction->kernels == 0 || strcmp(correction->device, pipe->device->name) != 0) {
+        return SX_OK;
+    }
+    for (uint32_t i = 0; i < search->best_count; i++) {
+        double ns =
+            search->best[i].cost_ns * sx_correction_factor(correction, &search->best[i].schedule);
+        best = ns < lowest ? i : best;
+        lowest = ns < lowest ? ns : lowest;
+    }
+    const sx_search_candidate first = search->best[best];
+    bool alike = false;
+    SX_TRY(best > 0 ? is_alike(cx, pipe, s, search, &first.schedule, &alike) : SX_OK);
+    if (alike) {
+        memmove(&search->best[1], &search->best[0], best * sizeof(first));
+        search->best[0] = first;
+        c->corrected = true;
+    }
+    return SX_OK;
+}
+
 sx_code sx_pipe_prefer_measured(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                                 sx_pipe_choice *c)
 {
@@ -55,8 +84,11 @@ sx_code sx_pipe_prefer_measured(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_s
     uint64_t kernel = sx_measured_kernel(s->analysis, c->rhs_constant);
     const sx_measured_row *row = sx_measured_find(&pipe->measured, pipe->device->name, kernel);
     bool alike;
-    if (row == NULL || s->probe != NULL) {
+    if (s->probe != NULL) {
         return SX_OK;
+    }
+    if (row == NULL) {
+        return prefer_corrected(cx, pipe, s, c);
     }
     SX_TRY(is_alike(cx, pipe, s, search, &row->schedule, &alike));
     if (!alike) {

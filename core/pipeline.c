@@ -715,6 +715,7 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
                     .assembler_name = request->assembler,
                     .image = image};
     SX_TRY(sx_measured_parse(cx, request->measured, &pipe.measured));
+    SX_TRY(sx_correction_parse(cx, pipe.measured.correction, &pipe.correction));
     SX_TRY(sx_judge_make(cx, &pipe.judge));
     pipe_init(&pipe);
     sx_code code = compile_variants(cx, &pipe);

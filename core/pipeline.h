@@ -10,7 +10,7 @@
 #include "core/ir/refusals.h"
 #include "core/loop/loop.h"
 #include "core/judge/judge.h"
-#include "core/search/measured.h"
+#include "core/search/correction.h"
 #include "core/target/target.h"
 
 #define SX_PIPE_CONSTANT_BYTES_MAX (INT64_C(1) << 30) /* of one constant */
@@ -159,6 +159,7 @@ typedef struct {
     sx_module_text toolchain;
     /* What was measured of kernels. */
     sx_measured measured;
+    sx_correction correction; /* kernels 0: there is none */
     /* Inside of loops, whiles and branches: how many are open, and how often what is in them runs in one run; `graph`
      * is a body. */
     uint32_t loop_depth;

@@ -20,7 +20,6 @@
 #define RUNS_MAX 1000
 #define PAIRS_EACH 2 /* of runs that decide for each run that only proposes */
 #define SEED 1
-#define THREADS_MAX 256
 
 /* A module that takes part, and what its runs took. */
 typedef struct {
@@ -476,13 +475,10 @@ static sx_code begin(session *s)
     time_t now = time(NULL);
     struct tm parts;
     SX_TRY(sxc_number(s->cli, SXC_REPEAT, 3, RUNS_MAX, RUNS_USUAL, &runs));
-    SX_TRY(sxc_number(s->cli, SXC_THREADS, 1, THREADS_MAX, 0, &threads));
+    SX_TRY(sxc_number(s->cli, SXC_THREADS, 1, SXC_TUNE_THREADS_MAX, 0, &threads));
     s->runs = (uint32_t)runs;
     s->threads = (uint32_t)threads;
-    if (threads > 0) { /* so that nothing chooses by them: no machine is called so */
-        size_t used = strlen(s->machine);
-        (void)snprintf(s->machine + used, sizeof(s->machine) - used, "/%u", s->threads);
-    }
+    sxc_measured_threads(s->machine, s->threads);
     SX_TRY(sxc_read_request(s->cli, &s->request, &s->options));
     s->options.daemon = SXC_MODE_NEVER; /* what is tried is nobody else's */
     s->request.measured = (sx_span){NULL, 0};

@@ -8,11 +8,20 @@
 #include "client/record.h"
 #include "client/runtime/cpu.h"
 #include "core/core.h"
+#include "core/search/correction.h"
 
 #define TURN "turn" /* never put: whoever has its lease tunes */
 #define TURN_MS 3600000
 #define HOLD_MS 2000
 #define CALL_MS 30000
+
+void sxc_measured_threads(char machine[SX_MEASURED_MACHINE_MAX], uint32_t threads)
+{
+    size_t used = strlen(machine);
+    if (threads > 0) {
+        (void)snprintf(machine + used, SX_MEASURED_MACHINE_MAX - used, "/%u", threads);
+    }
+}
 
 /* ---- the file ---- */
 static sx_code file_name(const sxc_cli *cli, char name[SXC_MEASURED_NAME_MAX])
@@ -66,7 +75,12 @@ sx_code sxc_measured_read(const sxc_cli *cli, sx_span *text)
     sxr_identity(machine);
     sx_buf_init(&bytes, SX_MEASURED_TEXT_MAX);
     sx_code code = read_file(cli->cx, path, &bytes);
-    code = code == SX_OK ? sx_measured_here(cli->cx, sx_buf_span(&bytes), machine, text) : code;
+    const char *ignored = NULL;
+    code = code == SX_OK ? sx_measured_here(cli->cx, sx_buf_span(&bytes), machine, text, &ignored)
+                         : code;
+    if (ignored != NULL) {
+        (void)fprintf(stderr, "warning: %s: %s; prices are the model's\n", path, ignored);
+    }
     sx_buf_fini(&bytes);
     if (code == SX_INPUT && !given) {
         sx_hint(cli->cx, "Remove %s, or name another file with --times.", path);
@@ -153,23 +167,33 @@ void sxc_measured_close(sxc_measured_place *place)
     place->daemon = NULL;
 }
 
-sx_code sxc_measured_add(sx_ctx *cx, const sxc_measured_place *place, const char *machine,
-                         const sx_measured *rows, uint64_t cost_us)
+sx_code sxc_measured_all(sx_ctx *cx, const sxc_measured_place *place, const char *machine,
+                         sx_measured *all, uint64_t *cost_us)
 {
     sx_buf text;
-    sx_measured all = {.count = 0};
     sx_buf_init(&text, SX_MEASURED_TEXT_MAX);
     sx_code code = SX_OK;
     if (place->daemon != NULL) {
-        code = read_daemon(cx, place, sx_span_of(machine), &text, &cost_us);
+        code = read_daemon(cx, place, sx_span_of(machine), &text, cost_us);
     } else if (is_there(place->name)) {
         code = read_file(cx, place->name, &text);
     }
-    code = code == SX_OK ? sx_measured_parse(cx, sx_buf_span(&text), &all) : code;
-    code = code == SX_OK ? sx_measured_merge(cx, &all, rows) : code;
-    sx_buf_clear(&text);
-    sx_measured_print(&all, &text);
-    code = code == SX_OK ? sx_buf_check(cx, &text, "measured rows") : code;
+    sx_span all_text = sx_buf_span(&text); /* rows and correction borrow from it */
+    const char *copy = code == SX_OK ? sx_alloc_text(cx, all_text) : NULL;
+    code = code == SX_OK && copy == NULL ? cx->error.code : code;
+    all_text.ptr = (const uint8_t *)copy;
+    code = code == SX_OK ? sx_measured_parse(cx, all_text, all) : code;
+    sx_buf_fini(&text);
+    return code;
+}
+
+sx_code sxc_measured_replace(sx_ctx *cx, const sxc_measured_place *place, const char *machine,
+                             const sx_measured *all, uint64_t cost_us)
+{
+    sx_buf text;
+    sx_buf_init(&text, SX_MEASURED_TEXT_MAX);
+    sx_measured_print(all, &text);
+    sx_code code = sx_buf_check(cx, &text, "measured rows");
     if (code == SX_OK && place->daemon != NULL) {
         code = add_to_daemon(cx, place, sx_span_of(machine), sx_buf_span(&text), cost_us);
     } else if (code == SX_OK) {
@@ -177,4 +201,13 @@ sx_code sxc_measured_add(sx_ctx *cx, const sxc_measured_place *place, const char
     }
     sx_buf_fini(&text);
     return code;
+}
+
+sx_code sxc_measured_add(sx_ctx *cx, const sxc_measured_place *place, const char *machine,
+                         const sx_measured *rows, uint64_t cost_us)
+{
+    sx_measured all = {.count = 0};
+    SX_TRY(sxc_measured_all(cx, place, machine, &all, &cost_us));
+    SX_TRY(sx_measured_merge(cx, &all, rows));
+    return sxc_measured_replace(cx, place, machine, &all, cost_us);
 }

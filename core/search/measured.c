@@ -21,6 +21,8 @@ uint64_t sx_measured_kernel(const sx_analysis *a, bool rhs_constant)
 }
 
 /* ---- text ---- */
+#define CORRECTION "symplex correction " /* of any version */
+#define CORRECTION_LEN (sizeof(CORRECTION) - 1)
 typedef struct {
     sx_ctx *cx;
     sx_span rest;
@@ -159,6 +161,10 @@ sx_code sx_measured_parse(sx_ctx *cx, sx_span text, sx_measured *m)
     }
     while (r.rest.len > 0) {
         sx_measured_row row;
+        if (r.rest.len >= CORRECTION_LEN && memcmp(r.rest.ptr, CORRECTION, CORRECTION_LEN) == 0) {
+            m->correction = r.rest;
+            return SX_OK;
+        }
         sx_span line = until(&r.rest, '\n');
         r.line++;
         SX_TRY(read_row(&r, line, &row));
@@ -178,31 +184,7 @@ void sx_measured_print(const sx_measured *m, sx_buf *text)
         sx_schedule_print(&row->schedule, text);
         sx_buf_put_text(text, "\n");
     }
-}
-
-sx_code sx_measured_here(sx_ctx *cx, sx_span text, const char *machine, sx_span *here)
-{
-    sx_measured m;
-    uint32_t kept = 0;
-    sx_buf out;
-    *here = (sx_span){NULL, 0};
-    SX_TRY(sx_measured_parse(cx, text, &m));
-    for (uint32_t i = 0; i < m.count; i++) {
-        if (strcmp(m.row[i].machine, machine) == 0) {
-            m.row[kept++] = m.row[i];
-        }
-    }
-    m.count = kept;
-    if (kept == 0) {
-        return SX_OK;
-    }
-    sx_buf_init(&out, SX_MEASURED_TEXT_MAX);
-    sx_measured_print(&m, &out);
-    sx_code code = sx_buf_check(cx, &out, "measured rows");
-    const char *copy = code == SX_OK ? sx_alloc_text(cx, sx_buf_span(&out)) : NULL;
-    *here = (sx_span){(const uint8_t *)copy, copy != NULL ? out.len : 0};
-    sx_buf_fini(&out);
-    return copy != NULL ? SX_OK : cx->error.code;
+    sx_buf_put_span(text, m->correction);
 }
 
 const sx_measured_row *sx_measured_find(const sx_measured *m, const char *device, uint64_t kernel)

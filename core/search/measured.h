@@ -35,6 +35,8 @@ typedef struct {
 typedef struct {
     sx_measured_row *row;
     uint32_t count;
+    /* What was learned from rows (correction.h), behind the last one; may be empty. */
+    sx_span correction;
 } sx_measured;
 
 /* What a kernel is, whatever node of whatever program it is made for: body, space, types; and whether the right
@@ -44,10 +46,6 @@ uint64_t sx_measured_kernel(const sx_analysis *analysis, bool rhs_constant);
  *   errors   SX_INPUT the line and what was expected there; SX_LIMIT too many rows */
 sx_code sx_measured_parse(sx_ctx *cx, sx_span text, sx_measured *measured);
 void sx_measured_print(const sx_measured *measured, sx_buf *text);
-/* The rows of the text that were measured on this machine, as a text in cx's arena: those of others are of no use here.
- * Empty: there are none.
- *   errors   as those of parsing */
-sx_code sx_measured_here(sx_ctx *cx, sx_span text, const char *machine, sx_span *here);
 /* Adds a row, or replaces the one for the same machine, device, kernel and schedule. What was best before a row that is
  * best was tried. Room for SX_MEASURED_ROWS_MAX: SX_LIMIT. */
 sx_code sx_measured_put(sx_ctx *cx, sx_measured *measured, const sx_measured_row *row);

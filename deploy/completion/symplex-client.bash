@@ -16,6 +16,7 @@ _symplex_client() {
     fi
     if [ -z "$words" ]; then
         case "${COMP_WORDS[1]} ${COMP_WORDS[2]}" in
+            "tune fit") words="--help --json --socket --no-daemon --daemon-only --target --threads --times" ;;
             "plot roofline") words="--help --json --socket --target --device --dim --output --times" ;;
             "module show") words="--help --json --socket" ;;
             "module dump") words="--help --json --output" ;;
@@ -39,7 +40,7 @@ _symplex_client() {
             "session show") words="--help --json --socket" ;;
             "targets show") words="--help --json --device" ;;
             "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler --times" ;;
-            "tune "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --times" ;;
+            "tune "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --threads --times" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --graph --steps --state-in --state-out --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "determinism "*) words="--help --json --random --fuel" ;;

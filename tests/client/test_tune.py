@@ -195,6 +195,44 @@ with Daemon(program="symplexd", root=root) as daemon:
     said, _ = second.communicate(timeout=300)
     assert second.returncode == 0 and "times are kept in" in said, said
 
+# A correction, learned from times in which rows in registers are all that matters: it chooses for a shape that nobody
+# measured, changes no bit and no key, and is of use where all is in order alone.
+learned = TMP / "learned"
+for shape in ("64x64x64", "96x64x64", "128x64x32", "64x96x96", "48x64x64", "80x96x32", "144x64x64", "112x32x64"):
+    sx("tune", "--gemm", shape, "--dtype", "f32", "--repeat", "3", "--times", learned)
+text = HEAD
+for line in learned.read_text().splitlines()[1:]:
+    words = line.split(" ", 8)
+    words[3] = str(1000 * int(re.search(r"loop\(.*?m/(\d+)", words[8]).group(1)))
+    text += " ".join(words) + "\n"
+learned.write_text(HEAD)
+assert "0 kernels with several rows, at least 8" in sx("tune", "fit", "--times", learned, status=4).stderr
+learned.write_text(text)
+fitted = json.loads(sx("tune", "fit", "--times", learned, "--json").stdout)
+assert fitted["kept"] and fitted["kernels"] == 8 and fitted["corrected"] > fitted["model"], fitted
+assert "symplex correction 1\n" in learned.read_text()
+sx("compile", *GEMM, "--times", learned, "-o", "corrected.sxm")
+assert plan_of("corrected.sxm").endswith(", by corrected prices") and gemm_plan not in plan_of("corrected.sxm")
+sx("compile", *GEMM, "-o", "model.sxm")
+assert result_of("corrected.sxm") == result_of("model.sxm")
+corrected = learned.read_text()
+for wrong, why in ((corrected[:-3] + ("0" if corrected[-3] != "0" else "1") + corrected[-2:], "damaged"),
+                   (corrected.replace("symplex correction 1", "symplex correction 2"), "'symplex correction 1'")):
+    learned.write_text(wrong)
+    told = sx("compile", *GEMM, "--times", learned, "-o", "passed.sxm").stderr
+    assert "warning" in told and why in told and "prices are the model's" in told, told
+    assert code_of("passed.sxm") == model, why
+with Daemon(program="symplexd") as daemon:
+    keep(daemon, corrected)
+    got, info = served(daemon)
+    assert got.endswith(", by corrected prices"), got
+    keep(daemon, corrected.replace("symplex correction 1", "symplex correction 2"))
+    assert served(daemon, "--refresh")[0] == gemm_plan
+    keep(daemon, text)
+    assert json.loads(ask(daemon, "tune", "fit", "--json"))["kept"]
+    got, again = served(daemon, "--refresh")
+    assert got.endswith(", by corrected prices") and again["key"] == info["key"], got
+
 # Without a GPU nothing is measured for one; on that of the tests, whose driver executes PTX, every schedule takes part.
 assert "no CUDA driver" in sx("tune", *GEMM, "--target", "h100", status=4).stderr
 driver = TMP / "libcuda.so.1"

@@ -1,6 +1,6 @@
 /* Rows of what was measured: text that reads back, later rows in place of earlier ones, the fastest of a kernel, and
  * lines that are none. */
-#include "core/search/measured.h"
+#include "core/search/correction.h"
 #include "tests/core/loop/nodes.h"
 
 #define PLAN "grid(m/64) loop(m, n/32) register(n/16) lane(n)"
@@ -71,15 +71,17 @@ START_TEST(test_machines)
 {
     sx_ctx cx;
     sx_span here;
+    const char *ignored;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-    ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "there", &here));
+    ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "there", &here, &ignored));
     const char *there =
         SX_MEASURED_HEAD "\nthere h100 0123456789abcdef 7 77 3 2026-01-02 best " PLAN "\n";
     ck_assert_uint_eq(here.len, strlen(there));
     ck_assert_mem_eq(here.ptr, there, here.len);
-    ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "nowhere", &here));
+    ck_sx_ok(&cx, sx_measured_here(&cx, sx_span_of(text), "nowhere", &here, &ignored));
     ck_assert_uint_eq(here.len, 0);
-    ck_sx_fails(&cx, sx_measured_here(&cx, sx_span_of("x"), "here", &here), SX_INPUT, "line 1");
+    ck_sx_fails(&cx, sx_measured_here(&cx, sx_span_of("x"), "here", &here, &ignored), SX_INPUT,
+                "line 1");
     sx_measured m = parsed(&cx, text);
     sx_measured rows = parsed(&cx, SX_MEASURED_HEAD
                               "\nhere h100 00000000000000ff 30 77 3 2026-11-25 tried " PLAN "\n"
