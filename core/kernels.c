@@ -616,6 +616,10 @@ sx_code sx_pipe_finish_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, cons
 
 #define COPY_VECTORS 4 /* in straight line */
 
+/* Where lanes are threads: a warp's share, so that there are many; words of a thread that lie side by side. */
+#define COPY_WARP_BYTES 8192
+#define COPY_WIDTH 4
+
 /* A place of a scatter and an index: a load, a comparison, an operation, a choice. */
 #define SCATTER_STEP_FLOPS 4
 #define SCATTER_BYTES (INT64_C(1) << 26) /* of a thread's workspace, for more than one vector */
@@ -654,6 +658,23 @@ static void schedule_scatter(const sx_pipe *pipe, const sx_pipe_subject *s, cons
     *steps = all * (double)picks;
 }
 
+/* Are all rows made of vectors of 16 bytes of each lane, so that every one begins at a multiple of 16? */
+static bool copies_wide(const sx_pipe_subject *s, sx_op op, const sx_attr *attr, int64_t row,
+                        uint32_t lanes)
+{
+    int64_t vector = COPY_WIDTH * (int64_t)sizeof(uint32_t);
+    int64_t all = 0, longest = 0;
+    if (op != SX_OP_CONCATENATE && op != SX_OP_GATHER) {
+        return false;
+    }
+    for (uint32_t k = 0; k < (op == SX_OP_CONCATENATE ? s->count : 1); k++) {
+        int64_t own = row * (op == SX_OP_CONCATENATE ? s->type[k].dim[attr->axis].scale : 1);
+        all |= own;
+        longest = sx_max_i64(longest, own);
+    }
+    return all % vector == 0 && longest >= vector * lanes;
+}
+
 static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
                           const sx_attr *attr, const sx_type *type, sx_schedule *schedule,
                           double *steps)
@@ -668,6 +689,9 @@ static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op o
     *steps = 0;
     if (op == SX_OP_SCATTER) {
         schedule_scatter(pipe, s, attr, lanes, schedule, steps);
+    } else if (pipe->target->vectors.threads && copies_wide(s, op, attr, row, lanes)) {
+        sx_schedule_map_wide(lanes, COPY_WIDTH, sx_max_i64(1, COPY_WARP_BYTES / row),
+                             COPY_WARP_BYTES / 4, COPY_VECTORS, schedule);
     } else {
         sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
                         COPY_VECTORS, schedule);

@@ -130,6 +130,8 @@ void sx_lower_turn(sx_lower *l, uint32_t row[SX_LOOP_LANES_MAX],
 
 /* The form of schedule that elementwise kernels and moves take. */
 sx_code sx_lower_match_map(sx_ctx *cx, const sx_schedule *schedule, const char *name);
+/* The same with several elements of each lane side by side (sx_schedule_map_wide). */
+sx_code sx_lower_match_map_wide(sx_ctx *cx, const sx_schedule *schedule, const char *name);
 sx_code sx_lower_map(sx_lower *l);
 sx_code sx_lower_row(sx_lower *l);
 sx_code sx_lower_dot(sx_lower *l);

@@ -13,8 +13,7 @@ sx_code sx_lower_match_map(sx_ctx *cx, const sx_schedule *schedule, const char *
     return sx_schedule_match(cx, schedule, form, SX_COUNT(form), name);
 }
 
-/* That of elementwise kernels alone: lanes with several elements each. */
-static sx_code match_wide(sx_ctx *cx, const sx_schedule *schedule, const char *name)
+sx_code sx_lower_match_map_wide(sx_ctx *cx, const sx_schedule *schedule, const char *name)
 {
     static const sx_level_form form[] = {
         {SX_ROLE_ROW, SX_BIND_GRID},        {SX_ROLE_COLUMN, SX_BIND_GRID},
@@ -277,7 +276,8 @@ sx_code sx_lower_map(sx_lower *l)
     uint32_t outer_count = 0;
     const sx_schedule *schedule = l->schedule;
     uint32_t width = sx_schedule_width(schedule);
-    SX_TRY((width > 1 ? match_wide : sx_lower_match_map)(l->cx, schedule, l->kernel->name));
+    SX_TRY((width > 1 ? sx_lower_match_map_wide : sx_lower_match_map)(l->cx, schedule,
+                                                                      l->kernel->name));
     int64_t line = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0) / l->lanes;
     if (width > 1 && (line > LINE_MAX || line % width != 0)) {
         return SX_FAIL(l->cx, SX_INPUT, "kernel %s: %lld elements of a lane in line, at most %d",

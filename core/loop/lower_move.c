@@ -1,5 +1,5 @@
-/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where all rows
- * have whole ones, else element by element. */
+/* lower_move.c - concatenate and gather: rows of contiguous bytes copied, in words of 4 bytes where all rows have whole
+ * ones, else element by element; several words of a lane side by side where the schedule says so. */
 #include "core/loop/lower.h"
 
 #include <string.h>
@@ -9,8 +9,9 @@ typedef struct {
     sx_kernel *kernel;
     sx_loop_builder b;
     const sx_schedule *schedule;
-    int64_t unit; /* bytes: 4, 2 or 1 */
-    sx_mem mem;   /* of a unit */
+    int64_t unit;   /* bytes: 4, 2 or 1 */
+    uint32_t width; /* units of a lane that lie side by side */
+    sx_mem mem;     /* of a unit */
 } mover;
 
 /* `rows`: a length in bytes that is a multiple of 4 where that of all rows is. */
@@ -22,7 +23,8 @@ static sx_code mover_init(mover *m, sx_ctx *cx, const char *name, sx_dtype dtype
     m->schedule = schedule;
     m->unit = sx_move_unit(dtype, rows);
     m->mem = m->unit == 4 ? SX_MEM_LANE : m->unit == 2 ? SX_MEM_U16 : SX_MEM_U8;
-    SX_TRY(sx_lower_match_map(cx, schedule, name));
+    m->width = sx_schedule_width(schedule);
+    SX_TRY((m->width > 1 ? sx_lower_match_map_wide : sx_lower_match_map)(cx, schedule, name));
     SX_TRY(sx_kernel_make(cx, name, sx_schedule_lanes(schedule), 4, &m->kernel));
     m->kernel->numerics = sx_hash64(SX_SPAN_LITERAL("move"), 0); // rounds nothing
     return SX_OK;
@@ -32,6 +34,29 @@ static void copy_vector(mover *m, const sx_addr *from, const sx_addr *to, uint32
 {
     uint32_t v = sx_loop_access(&m->b, SX_LOP_LOAD, m->mem, from, SX_NO_REG, count, 0);
     (void)sx_loop_access(&m->b, SX_LOP_STORE, m->mem, to, v, count, 0);
+}
+
+#define LINE_MAX 64 /* vectors of a line, all of which are read before the first is written */
+
+/* `vectors` vectors of whole lines: neighbours of a lane can be one access. */
+static void copy_line(mover *m, const sx_addr *from, const sx_addr *to, int64_t vectors)
+{
+    uint32_t held[LINE_MAX];
+    uint32_t lanes = m->kernel->lanes;
+    int64_t stride = m->width * m->unit;
+    SX_ASSERT(vectors <= LINE_MAX && vectors % m->width == 0);
+    for (uint32_t store = 0; store < 2; store++) {
+        for (int64_t k = 0; k < vectors; k++) {
+            sx_addr at = store != 0 ? *to : *from;
+            at.offset += (k / m->width * m->width * lanes + k % m->width) * m->unit;
+            if (store != 0) {
+                (void)sx_loop_access(&m->b, SX_LOP_STORES, m->mem, &at, held[k], lanes, stride);
+            } else {
+                held[k] =
+                    sx_loop_access(&m->b, SX_LOP_LOADS, m->mem, &at, SX_NO_REG, lanes, stride);
+            }
+        }
+    }
 }
 
 /* `units` consecutive units, as many vectors per iteration as the schedule says. */
@@ -47,7 +72,10 @@ static void copy_row(mover *m, sx_addr from, sx_addr to, int64_t units)
         if (trip > 1) {
             a.coef[v] = b.coef[v] = block * m->unit;
         }
-        for (int64_t u = 0; u < block; u += lanes) {
+        if (m->width > 1) {
+            copy_line(m, &a, &b, block / lanes);
+        }
+        for (int64_t u = 0; m->width == 1 && u < block; u += lanes) {
             copy_vector(m, &a, &b, (uint32_t)lanes);
             a.offset += lanes * m->unit;
             b.offset += lanes * m->unit;
@@ -56,7 +84,17 @@ static void copy_row(mover *m, sx_addr from, sx_addr to, int64_t units)
             sx_loop_close(&m->b);
         }
     }
-    for (int64_t done = trip * block; done < units; done += lanes) {
+    int64_t done = trip * block;
+    int64_t lines = m->width > 1 ? (units - done) / (m->width * lanes) * m->width : 0;
+    if (lines > 0) {
+        sx_addr a = from;
+        sx_addr b = to;
+        a.offset += done * m->unit;
+        b.offset += done * m->unit;
+        copy_line(m, &a, &b, lines);
+        done += lines * lanes;
+    }
+    for (; done < units; done += lanes) {
         sx_addr a = from;
         sx_addr b = to;
         a.offset += done * m->unit;

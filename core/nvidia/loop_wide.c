@@ -25,11 +25,29 @@ static bool is_access(const sx_item *item)
            item->imm == SX_NVIDIA_LANES;
 }
 
+/* Is a register of the loop IR a multiple of `bytes`? Gathers read at a row number times the bytes of a row. */
+static bool is_multiple(const sx_nvidia_lowering *l, uint32_t reg, int64_t bytes)
+{
+    bool multiple = false;
+    for (uint32_t i = 0; i < l->part->item_count; i++) {
+        const sx_item *item = &l->part->item[i];
+        bool scalar = item->kind == SX_ITEM_OP && sx_lop_info_of(item->op)->result == 's';
+        if (scalar && item->dst == reg) {
+            if (item->op != SX_LOP_SMUL || item->imm2 % bytes != 0) {
+                return false;
+            }
+            multiple = true;
+        }
+    }
+    return multiple;
+}
+
 /* Is the address of an item a multiple of `bytes` at every point, in every lane? */
 static bool is_aligned(const sx_nvidia_lowering *l, const sx_item *item, int64_t bytes)
 {
     const sx_addr *a = &l->part->addr[item->addr];
-    bool aligned = a->index_reg == SX_NO_REG && a->offset % bytes == 0 && item->imm2 % bytes == 0;
+    bool aligned = (a->index_reg == SX_NO_REG || is_multiple(l, a->index_reg, bytes)) &&
+                   a->offset % bytes == 0 && item->imm2 % bytes == 0;
     for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
         aligned = aligned && a->coef[v] % bytes == 0;
     }
@@ -47,7 +65,7 @@ static uint32_t neighbours(const sx_nvidia_lowering *l, uint32_t index, uint32_t
         const sx_item *item = &part->item[index + n];
         if (!is_access(item) || item->op != first->op || item->mem != first->mem ||
             l->pointer_of[index + n] != l->pointer_of[index] ||
-            part->addr[item->addr].index_reg != SX_NO_REG ||
+            part->addr[item->addr].index_reg != part->addr[first->addr].index_reg ||
             part->addr[item->addr].offset != part->addr[first->addr].offset + n * size) {
             break;
         }

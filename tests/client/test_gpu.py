@@ -158,6 +158,37 @@ def test_copy_engine_by_hand():
     assert "no such tensor map is possible" in ran(wide, status=4).stderr
 
 
+def test_rows_are_moved_by_vectors():
+    """Concatenations and gathers of rows that are multiples of 16 bytes, of 512 at least: 16 bytes in each thread, both
+    ways. Others take the narrow way, and give the same elements."""
+    for kind, first, second, row, wide in (("f32", 1000, 600, 776, True), ("bf16", 1000, 608, 1552, True),
+                                           ("f32", 1001, 600, 775, False), ("i8", 2048, 528, 640, True),
+                                           ("f32", 40, 20, 64, False), ("i8", 2047, 528, 642, False)):
+        program = TMP / "moves.sx"
+        program.write_text(f"""sx 1
+graph "moves" () {{
+  %x = parameter {{name = "x", weight = 0}} : {kind}[33, {first}]
+  %y = parameter {{name = "y", weight = 0}} : {kind}[33, {second}]
+  %t = parameter {{name = "t", weight = 0}} : {kind}[3, 50, {row}]
+  %i = parameter {{name = "i", weight = 0}} : i32[37]
+  %c = concatenate(%x, %y) {{axis = 1}} : {kind}[33, {first + second}]
+  %g = gather(%t, %i) {{axis = 1}} : {kind}[3, 37, {row}]
+  return %c as "c", %g as "g"
+}}
+""")
+        for target in ("a100", "h200"):
+            module, folder = TMP / "moves.sxm", TMP / f"moves-{kind}-{first}-{target}"
+            sx("compile", program, "--target", target, "-o", module)
+            sx("module", "dump", module, "-o", folder)
+            texts = [path.read_text() for path in sorted(folder.glob("kernels/*.ptx"))]
+            assert len(texts) == 2, texts
+            for text in texts:
+                assert ("ld.global.v4.b32" in text) == ("st.global.v4.b32" in text) == wide, (kind, first, target, text)
+            checks = json.loads(sx("explain", "--json", module).stdout)["checks"]
+            assert all(c["passed"] for c in checks), checks
+            assert "verified   again just now (emulated)" in sx("verify", module, "--random", "3").stdout
+
+
 def test_times_of_a_graph():
     """On the CUDA driver of the tests, which says that whatever is timed takes 2 us."""
     driver = TMP / "driver.so"

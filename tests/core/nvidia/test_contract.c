@@ -1,6 +1,6 @@
-/* The numerics contract of products, for every element type and for all three of a training step: y = x W^T, dx = dy W
- * and dW = x^T dy. A row has the same bits in a product of 1 to 4096 rows, wherever it stands, under every schedule that
- * the search keeps, on either side of the instruction; and a narrow result is the f32 sum, rounded once. */
+/* The numerics contract of products, for every element type and for all three of a training step: y = x W^T, dx = dy
+ * W and dW = x^T dy. A row has the same bits in a product of 1 to 4096 rows, wherever it stands, under every schedule
+ * that the search keeps, on either side of the instruction; and a narrow result is the f32 sum, rounded once. */
 #include "core/search/search.h"
 #include "tests/core/nvidia/tiles.h"
 
