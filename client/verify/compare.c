@@ -1,5 +1,7 @@
 #include "client/verify/compare.h"
 
+#include "client/verify/rounded.h"
+
 #include <float.h>
 #include <math.h>
 
@@ -78,6 +80,13 @@ static measure measure_of(const sxv_pair *pair, int64_t first, int64_t last)
     return m;
 }
 
+/* Of what is rounded on the way to an element. */
+static double unit_of(const sxv_pair *pair)
+{
+    bool tf32 = pair->tf32 && pair->type->dtype == SX_F32;
+    return tf32 ? SXV_TF32_UNIT : sxv_unit(pair->type->dtype);
+}
+
 /* Narrow floats are computed in f32: beside the units of f32 there are a few roundings of the type itself. */
 static double bound_of(const rule *r, double unit, const measure *group, const measure *whole)
 {
@@ -128,7 +137,7 @@ static rounded_group measure_rounded(const sxv_pair *pair, const void *memory, i
 static void compare_rounded(const sxv_pair *pair, const void *memory, bool wide, sxv_comparison *c)
 {
     int64_t elements = sx_tensor_elements(pair->type);
-    double unit = sxv_unit(pair->type->dtype);
+    double unit = unit_of(pair);
     double scale = 0;
     for (int64_t first = 0; first < elements; first += SXV_GROUP) {
         int64_t last = sx_min_i64(first + SXV_GROUP, elements);
@@ -165,7 +174,7 @@ void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_compar
         compare_rounded(pair, memory, wide, c);
         return;
     }
-    double unit = sxv_unit(type->dtype);
+    double unit = unit_of(pair);
     measure whole = measure_of(pair, 0, elements);
     double scale = whole.magnitude > 0 ? whole.magnitude : 1;
     double ratio_worst = -1;

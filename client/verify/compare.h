@@ -4,8 +4,8 @@
  * rounded to its element type. What lies between the two is what rounding does to this program on these
  * inputs, whatever its depth. So elements are judged in groups of SXV_GROUP neighbours. With s the largest
  * difference of the two in the group, m the largest magnitude in it, M that of the whole tensor, and u half a
- * unit in the last place of f32, 2^-24 (of f64 where that is the type; narrower floats have four units of
- * their own beside), an element that is off
+ * unit in the last place of f32, 2^-24 (of f64 where that is the type; narrower floats, and f32 where factors
+ * are rounded to tf32, have four units of their own beside), an element that is off
  *
  *   by at most  16 s + 64 u m + 4 u M      is right: a program that is rounded in another order is off by as much;
  *   by at most  64 s + 1024 u m + 16 u M   is imprecise: a right program whose rewriting rounds more than the original;

@@ -6,6 +6,7 @@
 
 #include "client/runtime/ranks.h"
 #include "client/verify/verify.h"
+#include "client/verify/rounded.h"
 #include "core/eval/eval.h"
 #include "core/ir/effect.h"
 
@@ -109,13 +110,16 @@ static sx_code compare_results(const mesh *m, const sx_tensor *exact, const sx_t
 {
     const double *precise;
     bool unknown;
-    SX_TRY(sxv_precise_bounds(m->cx, m->graph, false, &precise));
+    bool tf32 = sxv_module_rounds(m->cx, sxr_module(m->program[0]));
+    SX_TRY(sxv_precise_bounds(m->cx, m->graph, tf32, &precise));
     for (uint32_t r = 0; r < m->ranks; r++) {
         for (uint32_t k = 0; k < m->graph->output_count; k++) {
             const sx_output *output = &m->graph->output[k];
             size_t at = (size_t)r * m->graph->output_count + k;
-            const sxv_pair pair = {
-                .type = &exact[at].type, .exact = exact[at].data, .typed = typed[at].data};
+            const sxv_pair pair = {.type = &exact[at].type,
+                                   .exact = exact[at].data,
+                                   .typed = typed[at].data,
+                                   .tf32 = tf32};
             const void *memory = output_of(m, r, k);
             if (memory == NULL) {
                 return SX_FAIL(m->cx, SX_CORRUPT,

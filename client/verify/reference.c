@@ -475,7 +475,7 @@ static sx_code put_outputs(walk *w, uint32_t n)
         }
         sxv_operand typed = operand_of(w, n, TYPED);
         const sx_cell *exact = w->how->exact ? operand_of(w, n, EXACT).cell : NULL;
-        sxv_pair pair = {type, exact, typed.cell, typed.raw};
+        sxv_pair pair = {type, exact, typed.cell, typed.raw, w->how->tf32};
         SX_TRY(w->reader->output(w->cx, w->reader->self, output, &pair));
     }
     return SX_OK;

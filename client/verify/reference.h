@@ -20,6 +20,8 @@ typedef struct {
     const sx_cell *exact; /* NULL: not asked for */
     const sx_cell *typed; /* one of the two */
     const float *typed_f32;
+    /* The machine rounds factors of f32 to tf32 (rounded.h). */
+    bool tf32;
 } sxv_pair;
 
 /* Who asks for a reference: it gives the elements of parameters and takes outputs, each as soon as it is there. */

@@ -12,12 +12,13 @@ typedef struct {
     sx_cell exact[ELEMENTS];
     float typed[ELEMENTS], got[ELEMENTS];
     sx_type type;
+    bool tf32; /* factors are rounded to it */
 } fixture;
 
 static sxv_comparison compare(const fixture *f, bool exact, bool wide)
 {
     sxv_comparison result;
-    sxv_pair pair = {&f->type, exact ? f->exact : NULL, NULL, f->typed};
+    sxv_pair pair = {&f->type, exact ? f->exact : NULL, NULL, f->typed, f->tf32};
     sxv_compare(&pair, f->got, wide, &result);
     return result;
 }
@@ -58,6 +59,27 @@ START_TEST(test_rounded_is_stricter)
     }
     ck_assert_uint_gt(right, 100);
     ck_assert_uint_gt(unknown, 100);
+}
+END_TEST
+
+/* Two roundings of factors to tf32 are imprecise or wrong for f32, and right where a module rounds so. */
+START_TEST(test_tf32)
+{
+    static fixture f;
+    sx_rng rng = {sx_test_seed()};
+    fixture_make(&f, &rng, 0.5, 0);
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        f.got[i] = f.typed[i] * (1 + (i % 2 == 0 ? 0x1p-10F : -0x1p-10F));
+    }
+    f.tf32 = false;
+    ck_assert_int_eq(compare(&f, true, true).verdict, SXV_WRONG);
+    f.tf32 = true;
+    ck_assert_int_eq(compare(&f, true, true).verdict, SXV_RIGHT);
+    for (uint32_t i = 0; i < ELEMENTS; i++) {
+        f.got[i] = f.typed[i] * 1.125F; /* no rounding explains it */
+    }
+    ck_assert_int_eq(compare(&f, true, true).verdict, SXV_WRONG);
+    f.tf32 = false;
 }
 END_TEST
 
@@ -115,6 +137,7 @@ int main(void)
     TCase *cases = tcase_create("compare");
     tcase_add_test(cases, test_rounded_is_stricter);
     tcase_add_test(cases, test_one_element);
+    tcase_add_test(cases, test_tf32);
     tcase_add_test(cases, test_furthest_output);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
