@@ -4,19 +4,12 @@
 
 #include <string.h>
 
-#include "core/base/rng.h"
 #include "core/curves.h"
 
 #define SHAPES_MAX 64u /* parts of one kernel; SX_PARTS_MAX */
 _Static_assert(SHAPES_MAX <= SX_PARTS_MAX, "each shape is a part");
 #define CASES_MAX 4096u              /* of one kernel, */
 #define NUMBERS_MAX (16 * CASES_MAX) /* and numbers of all of them */
-/* Of two symbols: values of both that are drawn, from the lowest ones on, and that are asked for: in a round, and how
- * many rounds there are at most. */
-#define DRAWN 32u
-#define CORNER 8
-#define WANTED_MAX 256u
-#define ROUNDS_MAX 48u
 
 /* A number of a part, and the slot in which it comes; slot 0: it is the same for all values so far. */
 typedef struct {
@@ -32,17 +25,19 @@ typedef struct {
     sx_pipe_point value;
     place *place;
     uint32_t place_count;
-    /* Slots 1 .. slot_count: how far their numbers are from those of `part`, at each point. */
+    /* The points that have it, by number, ascending. */
+    uint32_t *point;
+    uint32_t count, capacity;
+    /* At each of these the grid. And of slots 1 .. slot_count: how far their numbers are from those of `part`. */
+    int64_t *grid[SX_CURVES_GRID];
     uint32_t slot_count;
-    int64_t *moved[SX_COMES_SLOTS_MAX + 1]; /* [point] */
-    int64_t (*grid)[SX_CURVES_GRID];        /* [point]; 0: it has no such part */
+    int64_t *moved[SX_COMES_SLOTS_MAX + 1];
 } shape;
 
 typedef struct {
     sx_ctx *cx;
-    const sx_pipe_steady *steady;
     sx_points points;
-    uint32_t now; /* the point whose kernel is being added */
+    uint32_t now; /* the point whose kernel is being added, by number */
     shape *shape;
     uint32_t shape_count;
     int64_t workspace; /* the largest */
@@ -147,7 +142,7 @@ static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shap
         return SX_FAIL(c->cx, SX_LIMIT, "more than %u parts", SHAPES_MAX);
     }
     shape *s = &c->shape[c->shape_count];
-    *s = (shape){.hash = hash, .value = c->points.at[c->now]};
+    *s = (shape){.hash = hash, .value = sx_points_at(&c->points, c->now)};
     SX_TRY(copy_part(c->cx, part, &s->part));
     size_t count = part->addr_count;
     for (uint32_t i = 0; i < part->item_count; i++) {
@@ -157,8 +152,7 @@ static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shap
         count += part->addr[i / SX_LOOP_VARS_MAX].coef[i % SX_LOOP_VARS_MAX] != 0 ? 1 : 0;
     }
     s->place = SX_NEW_ARRAY(c->cx, place, count + 1);
-    s->grid = sx_alloc(c->cx, c->points.capacity * sizeof(*s->grid));
-    if (s->place == NULL || s->grid == NULL) {
+    if (s->place == NULL) {
         return c->cx->error.code;
     }
     for (uint32_t i = 0; i < part->item_count; i++) {
@@ -196,15 +190,40 @@ static sx_code split(collection *c, shape *s, uint32_t from, uint32_t *slot)
     if (s->slot_count == SX_COMES_SLOTS_MAX) {
         return SX_FAIL(c->cx, SX_LIMIT, "more than %u numbers", SX_COMES_SLOTS_MAX);
     }
-    size_t bytes = c->points.capacity * sizeof(int64_t);
     *slot = ++s->slot_count;
-    s->moved[*slot] = sx_alloc(c->cx, bytes);
+    s->moved[*slot] = SX_NEW_ARRAY(c->cx, int64_t, s->capacity);
     if (s->moved[*slot] == NULL) {
         return c->cx->error.code;
     }
     if (from != 0) {
-        memcpy(s->moved[*slot], s->moved[from], bytes);
+        memcpy(s->moved[*slot], s->moved[from], s->count * sizeof(int64_t));
     }
+    return SX_OK;
+}
+
+static sx_code grow_numbers(sx_ctx *cx, int64_t **number, uint32_t capacity, uint32_t need)
+{
+    void *array = *number;
+    SX_TRY(sx_grow(cx, &array, &capacity, need, sizeof(**number)));
+    *number = array;
+    return SX_OK;
+}
+
+/* One more point that has the part; its numbers come later. */
+static sx_code put_point(collection *c, shape *s, const sx_part *part)
+{
+    uint32_t need = s->count + 1, before = s->capacity;
+    void *point = s->point;
+    SX_TRY(sx_grow(c->cx, &point, &s->capacity, need, sizeof(*s->point)));
+    s->point = point;
+    for (uint32_t d = 0; d < SX_CURVES_GRID; d++) {
+        SX_TRY(grow_numbers(c->cx, &s->grid[d], before, need));
+        s->grid[d][s->count] = part->grid[d];
+    }
+    for (uint32_t k = 1; k <= s->slot_count; k++) {
+        SX_TRY(grow_numbers(c->cx, &s->moved[k], before, need));
+    }
+    s->point[s->count++] = c->now;
     return SX_OK;
 }
 
@@ -212,7 +231,8 @@ static sx_code add_numbers(collection *c, shape *s, const sx_part *part)
 {
     parting parted[SX_COMES_SLOTS_MAX + 1];
     bool seen[SX_COMES_SLOTS_MAX + 1] = {false};
-    uint32_t parted_count = 0, before = s->slot_count, now = c->now;
+    uint32_t parted_count = 0, before = s->slot_count, now = s->count;
+    SX_TRY(put_point(c, s, part));
     for (uint32_t k = 0; k < s->place_count; k++) {
         place *p = &s->place[k];
         int64_t moved = number_at(part, p) - p->here;
@@ -241,7 +261,6 @@ static sx_code add_numbers(collection *c, shape *s, const sx_part *part)
         p->slot = parted[i].slot;
     }
     SX_ASSERT(s->slot_count == before + parted_count);
-    memcpy(s->grid[now], part->grid, sizeof(s->grid[now]));
     return SX_OK;
 }
 
@@ -251,7 +270,7 @@ static sx_code add_part(collection *c, const sx_part *part)
     shape *found = NULL;
     for (uint32_t k = 0; k < c->shape_count && found == NULL; k++) {
         shape *s = &c->shape[k];
-        bool taken = s->grid[c->now][0] != 0; /* by another part of this kernel */
+        bool taken = s->point[s->count - 1] == c->now; /* by another part of this kernel */
         found = s->hash == hash && !taken && same_shape(&s->part, part) ? s : NULL;
     }
     SX_TRY(found == NULL ? add_shape(c, part, hash, &found) : SX_OK);
@@ -282,20 +301,17 @@ static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
     return sx_target_lower(cx, pipe->target, &what, kernel);
 }
 
-/* Lowers the kernel for one more point in an arena of its own, and adds it. */
+/* Lowers the kernel for a point in an arena of its own, and adds it. */
 static sx_code add_point(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                         const sx_schedule *schedule, sx_pipe_point point, collection *c)
+                         const sx_schedule *schedule, uint32_t point, collection *c)
 {
     sx_arena outer = cx->arena;
     sx_pipe_subject there;
     sx_kernel *kernel;
-    if (c->points.count == c->points.capacity) {
-        return SX_FAIL(cx, SX_LIMIT, "more than %u values", c->points.capacity);
-    }
-    c->now = c->points.count;
-    c->points.at[c->points.count++] = point;
+    const sx_pipe_point value = sx_points_at(&c->points, point);
+    c->now = point;
     sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = lower_value(cx, pipe, s, schedule, &point, &there, &kernel);
+    sx_code code = lower_value(cx, pipe, s, schedule, &value, &there, &kernel);
     sx_arena inner = cx->arena;
     cx->arena = outer;
     for (uint32_t p = 0; code == SX_OK && p < kernel->part_count; p++) {
@@ -308,63 +324,11 @@ static sx_code add_point(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject 
     return code;
 }
 
-/* ---- points ---- */
-
-/* How many points there are: of one symbol all values; of two those on some lines, of values that are drawn, and those
- * that are asked for. */
-static uint32_t point_capacity(const sx_pipe_steady *steady)
-{
-    int64_t many = steady->high[0] - steady->low[0] + 1;
-    int64_t few = steady->symbol_count == 1 ? 0 : steady->high[1] - steady->low[1] + 1;
-    return (uint32_t)(many + (few == 0 ? 0 : 2 * many + 2 * few + 3072));
-}
-
-/* The points of one symbol, or where the second one has the value. */
-static sx_code add_line(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                        const sx_schedule *schedule, int64_t other, collection *c)
-{
-    for (int64_t value = c->steady->high[0]; value >= c->steady->low[0]; value--) {
-        SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{value, other}}, c));
-    }
-    return SX_OK;
-}
-
-static sx_code add_points(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                          const sx_schedule *schedule, collection *c)
-{
-    const sx_pipe_steady *steady = c->steady;
-    const int64_t *low = steady->low, *high = steady->high;
-    SX_TRY(add_line(cx, pipe, s, schedule, high[1], c));
-    if (steady->symbol_count == 1) {
-        return SX_OK;
-    }
-    SX_TRY(add_line(cx, pipe, s, schedule, low[1] + (high[1] - low[1]) / 2, c));
-    SX_TRY(add_line(cx, pipe, s, schedule, low[1], c));
-    for (int64_t other = low[1] + 1; other < high[1]; other++) {
-        SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{low[0], other}}, c));
-        SX_TRY(add_point(cx, pipe, s, schedule, (sx_pipe_point){{high[0], other}}, c));
-    }
-    for (int64_t k = 0; k < (CORNER - 1) * (CORNER - 1); k++) {
-        sx_pipe_point at = {{low[0] + 1 + k / (CORNER - 1), low[1] + 1 + k % (CORNER - 1)}};
-        bool inside = at.value[0] < high[0] && at.value[1] < high[1];
-        SX_TRY(inside ? add_point(cx, pipe, s, schedule, at, c) : SX_OK);
-    }
-    sx_rng rng = {1}; /* any values: that they fit, too, is seen */
-    for (uint32_t k = 0; k < DRAWN; k++) {
-        sx_pipe_point at;
-        for (uint32_t i = 0; i < 2; i++) {
-            at.value[i] = low[i] + (int64_t)sx_rng_below(&rng, (uint64_t)(high[i] - low[i] + 1));
-        }
-        SX_TRY(add_point(cx, pipe, s, schedule, at, c));
-    }
-    return SX_OK;
-}
-
 /* ---- cases ---- */
 
 /* What a slot holds: for an offset what is added to that of the part, else the number itself, which lies `here` from
  * what was collected. */
-static void move_slots(const collection *c, shape *s, int64_t sign)
+static void move_slots(shape *s)
 {
     bool done[SX_COMES_SLOTS_MAX + 1] = {false};
     for (uint32_t k = 0; k < s->place_count; k++) {
@@ -373,8 +337,8 @@ static void move_slots(const collection *c, shape *s, int64_t sign)
             continue;
         }
         done[p->slot] = true;
-        for (uint32_t i = 0; i < c->points.count; i++) {
-            s->moved[p->slot][i] += sign * p->here;
+        for (uint32_t i = 0; i < s->count; i++) {
+            s->moved[p->slot][i] += p->here;
         }
     }
 }
@@ -398,17 +362,21 @@ static sx_code put_comes(sx_ctx *cx, shape *s, const uint32_t *slot)
     return SX_OK;
 }
 
-/* The cases as far as they follow from the points that there are, and the points that are wanted. */
-static sx_code put_cases(sx_ctx *cx, collection *c, sx_pipe_cases *cases, sx_points *wanted)
+static sx_code put_cases(sx_ctx *cx, collection *c, sx_pipe_cases *cases)
 {
     uint32_t slot[SX_COMES_SLOTS_MAX];
-    cases->count = cases->number_count = wanted->count = 0;
     for (uint32_t k = 0; k < c->shape_count; k++) {
         shape *s = &c->shape[k];
-        const sx_curves curves = {s->grid, s->moved + 1, s->slot_count};
-        move_slots(c, s, 1);
-        SX_TRY(sx_curves_put(cx, c->steady, &c->points, &curves, k, cases, slot, wanted));
-        move_slots(c, s, -1);
+        sx_curves curves = {
+            .point = s->point, .count = s->count, .number_count = SX_CURVES_GRID + s->slot_count};
+        move_slots(s);
+        for (uint32_t d = 0; d < SX_CURVES_GRID; d++) {
+            curves.number[d] = s->grid[d];
+        }
+        for (uint32_t i = 1; i <= s->slot_count; i++) {
+            curves.number[SX_CURVES_GRID + i - 1] = s->moved[i];
+        }
+        SX_TRY(sx_curves_put(cx, &c->points, &curves, k, cases, slot));
         SX_TRY(put_comes(cx, s, slot));
     }
     return SX_OK;
@@ -418,11 +386,13 @@ static sx_code put_cases(sx_ctx *cx, collection *c, sx_pipe_cases *cases, sx_poi
 static bool is_same_for_all(const collection *c)
 {
     bool same = true;
-    for (uint32_t k = 0; k < c->shape_count; k++) {
+    for (uint32_t k = 0; k < c->shape_count && same; k++) {
         const shape *s = &c->shape[k];
-        same = same && s->slot_count == 0;
-        for (uint32_t i = 0; i < c->points.count && same; i++) {
-            same = memcmp(s->grid[i], s->grid[0], sizeof(s->grid[i])) == 0;
+        same = s->slot_count == 0 && s->count == c->points.count;
+        for (uint32_t i = 0; i < s->count && same; i++) {
+            for (uint32_t d = 0; d < SX_CURVES_GRID; d++) {
+                same = same && s->grid[d][i] == s->grid[d][0];
+            }
         }
     }
     return same;
@@ -480,7 +450,7 @@ static sx_code judge_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
     SX_TRY(
         sx_judge_make(cx, &here.judge)); /* whose memory is given up with that of the collection */
     memcpy(value, pipe->steady->value, count * sizeof(*value));
-    value[count++] = c->points.at[0]; /* the highest */
+    value[count++] = sx_points_at(&c->points, 0); /* the highest */
     for (uint32_t k = 0; k < c->shape_count; k++) {
         value[count++] = c->shape[k].value;
     }
@@ -527,48 +497,29 @@ static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const sx_kernel *made
     return SX_OK;
 }
 
-/* Room for points, cases and numbers. */
-static sx_code init_collection(sx_ctx *cx, const sx_pipe *pipe, collection *c, sx_pipe_cases *cases,
-                               sx_points *wanted)
-{
-    *c = (collection){.cx = cx,
-                      .steady = pipe->steady,
-                      .points = {.capacity = point_capacity(pipe->steady)},
-                      .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
-    c->points.at = SX_NEW_ARRAY(cx, sx_pipe_point, c->points.capacity);
-    *wanted =
-        (sx_points){.at = SX_NEW_ARRAY(cx, sx_pipe_point, WANTED_MAX), .capacity = WANTED_MAX};
-    *cases = (sx_pipe_cases){.row = SX_NEW_ARRAY(cx, sx_module_case, CASES_MAX),
-                             .number = SX_NEW_ARRAY(cx, sx_module_number, NUMBERS_MAX),
-                             .capacity = CASES_MAX,
-                             .number_capacity = NUMBERS_MAX};
-    return cx->error.code;
-}
-
 /* *made NULL: the kernel is the same one for all values. */
 static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                           const sx_pipe_choice *c, sx_pipe_cases *cases, sx_kernel **made,
                           bool *serves)
 {
     const sx_schedule *schedule = &c->candidate->schedule;
-    collection all;
-    sx_points wanted;
+    collection all = {.cx = cx, .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
+    *cases = (sx_pipe_cases){.row = SX_NEW_ARRAY(cx, sx_module_case, CASES_MAX),
+                             .number = SX_NEW_ARRAY(cx, sx_module_number, NUMBERS_MAX),
+                             .capacity = CASES_MAX,
+                             .number_capacity = NUMBERS_MAX};
     *made = NULL;
-    SX_TRY(init_collection(cx, pipe, &all, cases, &wanted));
-    SX_TRY(add_points(cx, pipe, s, schedule, &all));
+    if (all.shape == NULL || cases->row == NULL || cases->number == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_points_make(cx, pipe->steady, &all.points));
+    for (uint32_t i = 0; i < all.points.count; i++) {
+        SX_TRY(add_point(cx, pipe, s, schedule, i, &all));
+    }
     if (is_same_for_all(&all)) {
         return SX_OK;
     }
-    SX_TRY(put_cases(cx, &all, cases, &wanted));
-    for (uint32_t round = 0; wanted.count > 0; round++) {
-        if (round == ROUNDS_MAX) {
-            return SX_FAIL(cx, SX_LIMIT, "too many values that differ");
-        }
-        for (uint32_t k = 0; k < wanted.count; k++) {
-            SX_TRY(add_point(cx, pipe, s, schedule, wanted.at[k], &all));
-        }
-        SX_TRY(put_cases(cx, &all, cases, &wanted));
-    }
+    SX_TRY(put_cases(cx, &all, cases));
     SX_TRY(judge_cases(cx, pipe, s, schedule, &all, serves));
     return *serves ? put_together(cx, &all, c->kernel, made) : SX_OK;
 }

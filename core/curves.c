@@ -2,36 +2,21 @@
  *
  * A number is looked at along an axis: the value of a symbol, or the product of both. The values of an axis fall into
  * classes by their remainder for some period, and a class into runs, in which the number is affine: a run is a case.
- * Not every product is a point. What decides a number is decided once along an axis (a comparison with an extent, a
- * remainder for the period), so that a run holds between points that agree; where points of a class do not agree, the
- * products between them are asked for, until the runs meet. */
+ * Every point is looked at, so that a run is no guess about what lies between points. */
 #include "core/curves.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #define PERIOD_MAX 128
-#define AXES 3u /* two symbols, and their product */
-#define NUMBERS_MAX (SX_CURVES_GRID + SX_COMES_SLOTS_MAX)
-_Static_assert(NUMBERS_MAX <= SX_MODULE_NUMBERS_MAX, "the module has room for all numbers");
-#define PRODUCTS_MAX (INT64_C(1) << 22)
+_Static_assert(SX_CURVES_NUMBERS <= SX_MODULE_NUMBERS_MAX, "the module has room for all numbers");
 
-/* The values of an axis that have a point, ascending, and of each a point that has the part, or NO_POINT. */
-#define NO_POINT UINT32_MAX
-typedef struct {
-    int64_t *key;
-    uint32_t *point;
-    uint32_t count;
-    /* Products that there are, by value; NULL: each value of the axis has a point. */
-    const bool *there;
-    int64_t high;
-} axis;
+#define NOWHERE UINT32_MAX
 
 /* Values of a class, one behind the other, in which each number of a group is affine. */
 typedef struct {
-    uint32_t first, last; /* places in the axis; NO_POINT: there is none */
-    uint32_t behind;      /* the last place of the class that was looked at */
-    int64_t step[NUMBERS_MAX];
+    uint32_t first, last; /* places in the axis; NOWHERE: there is none */
+    int64_t step[SX_CURVES_NUMBERS];
 } run;
 
 /* Numbers with cases of their own. */
@@ -39,38 +24,39 @@ typedef struct {
     uint32_t axis, period;
     bool constant; /* the numbers are the same for all values */
     bool presence; /* for exactly the values that have the part; else for them at least */
-    uint32_t number[NUMBERS_MAX];
+    uint32_t number[SX_CURVES_NUMBERS];
     uint32_t count;
 } group;
 
 typedef struct {
     sx_ctx *cx;
-    const sx_pipe_steady *steady;
     const sx_points *points;
-    const int64_t *number[NUMBERS_MAX]; /* [point], the grid first */
-    uint32_t number_count;
-    axis axis[AXES];
-    uint32_t axis_count;
-    group group[2 * NUMBERS_MAX];
+    const sx_curves *curves;
+    /* [axis][value] a point of the part that has the value, by number among its points; NOWHERE: none has. */
+    uint32_t *some[SX_CURVES_AXES];
+    group group[2 * SX_CURVES_NUMBERS];
     uint32_t group_count;
     uint32_t presence; /* the axes that say which points have the part, a set of 1 << axis */
     run run[PERIOD_MAX];
     uint32_t part;
     sx_pipe_cases *cases;
-    sx_points *wanted;
 } fitting;
 
-static int64_t key_of(const sx_pipe_point *p, uint32_t which)
+/* ---- points ---- */
+
+sx_pipe_point sx_points_at(const sx_points *points, uint32_t index)
 {
-    return which < 2 ? p->value[which] : p->value[0] * p->value[1];
+    const sx_pipe_steady *steady = points->steady;
+    int64_t few = steady->symbol_count > 1 ? steady->high[1] - steady->low[1] + 1 : 1;
+    SX_ASSERT(index < points->count);
+    return (sx_pipe_point){{steady->high[0] - index / few, steady->high[1] - index % few}};
 }
 
-static bool has_part(const fitting *f, uint32_t point)
+static int64_t key_of(const sx_points *points, uint32_t which, uint32_t point)
 {
-    return f->number[0][point] != 0;
+    const sx_pipe_point p = sx_points_at(points, point);
+    return which < 2 ? p.value[which] : p.value[0] * p.value[1];
 }
-
-/* ---- axes ---- */
 
 typedef struct {
     int64_t key;
@@ -84,94 +70,91 @@ static int compare_keyed(const void *a, const void *b)
                             : (x->point > y->point) - (x->point < y->point);
 }
 
-/* The products that the intervals have. */
-static sx_code find_products(fitting *f, axis *a)
+static sx_code make_axis(sx_ctx *cx, sx_points *points, uint32_t which)
 {
-    const sx_pipe_steady *steady = f->steady;
-    a->high = steady->high[0] * steady->high[1];
-    if (a->high > PRODUCTS_MAX) {
-        return SX_FAIL(f->cx, SX_LIMIT, "products up to %lld", (long long)a->high);
-    }
-    bool *there = SX_NEW_ARRAY(f->cx, bool, (size_t)a->high + 1);
-    if (there == NULL) {
-        return f->cx->error.code;
-    }
-    for (int64_t x = steady->low[0]; x <= steady->high[0]; x++) {
-        for (int64_t y = steady->low[1]; y <= steady->high[1]; y++) {
-            there[x * y] = true;
-        }
-    }
-    a->there = there;
-    return SX_OK;
-}
-
-static sx_code make_axis(fitting *f, uint32_t which)
-{
-    axis *a = &f->axis[which];
-    uint32_t count = f->points->count;
-    keyed *all = SX_NEW_ARRAY(f->cx, keyed, count);
-    a->key = SX_NEW_ARRAY(f->cx, int64_t, count);
-    a->point = SX_NEW_ARRAY(f->cx, uint32_t, count);
-    if (all == NULL || a->key == NULL || a->point == NULL) {
-        return f->cx->error.code;
+    sx_curves_axis *a = &points->axis[which];
+    uint32_t count = points->count;
+    keyed *all = SX_NEW_ARRAY(cx, keyed, count);
+    a->key = SX_NEW_ARRAY(cx, int64_t, count);
+    a->place = SX_NEW_ARRAY(cx, uint32_t, count);
+    if (all == NULL || a->key == NULL || a->place == NULL) {
+        return cx->error.code;
     }
     for (uint32_t i = 0; i < count; i++) {
-        all[i] = (keyed){key_of(&f->points->at[i], which), i};
+        all[i] = (keyed){key_of(points, which, i), i};
     }
     qsort(all, count, sizeof(*all), compare_keyed);
     for (uint32_t i = 0; i < count; i++) {
         if (i == 0 || all[i].key != all[i - 1].key) {
-            a->key[a->count] = all[i].key;
-            a->point[a->count++] = NO_POINT;
+            a->key[a->count++] = all[i].key;
         }
-        uint32_t *point = &a->point[a->count - 1];
-        *point = *point == NO_POINT && has_part(f, all[i].point) ? all[i].point : *point;
+        a->place[all[i].point] = a->count - 1;
     }
-    return which < 2 ? SX_OK : find_products(f, a);
+    return SX_OK;
 }
 
-/* The place of the largest value that is no more than `key`, as the first one is. */
-static uint32_t find_place(const axis *a, int64_t key)
+sx_code sx_points_make(sx_ctx *cx, const sx_pipe_steady *steady, sx_points *points)
 {
-    uint32_t low = 0, high = a->count;
-    while (high - low > 1) {
-        uint32_t middle = low + (high - low) / 2;
-        low = a->key[middle] <= key ? middle : low;
-        high = a->key[middle] <= key ? high : middle;
+    int64_t count = 1;
+    *points = (sx_points){.steady = steady};
+    for (uint32_t k = 0; k < steady->symbol_count; k++) {
+        int64_t product, values = steady->high[k] - steady->low[k] + 1;
+        if (!sx_mul_i64(count, values, &product) || product > SX_POINTS_MAX) {
+            return SX_FAIL(cx, SX_LIMIT, "more than %u values, or pairs of values", SX_POINTS_MAX);
+        }
+        count = product;
     }
-    return low;
+    points->count = (uint32_t)count;
+    points->axis_count = steady->symbol_count == 1 ? 1 : SX_CURVES_AXES;
+    for (uint32_t k = 0; k < points->axis_count; k++) {
+        SX_TRY(make_axis(cx, points, k));
+    }
+    return SX_OK;
 }
 
-/* A point that has the part, for the value that another one has along the axis; NO_POINT: there is none. */
-static uint32_t find_point(const fitting *f, uint32_t which, uint32_t other)
+/* For each value of the axes a point of the part. */
+static sx_code find_some(fitting *f)
 {
-    const axis *a = &f->axis[which];
-    int64_t key = key_of(&f->points->at[other], which);
-    uint32_t at = find_place(a, key);
-    SX_ASSERT(a->key[at] == key);
-    return a->point[at];
+    const sx_curves *curves = f->curves;
+    for (uint32_t which = 0; which < f->points->axis_count; which++) {
+        const sx_curves_axis *a = &f->points->axis[which];
+        uint32_t *some = SX_NEW_ARRAY(f->cx, uint32_t, a->count);
+        if (some == NULL) {
+            return f->cx->error.code;
+        }
+        memset(some, 0xff, a->count * sizeof(*some));
+        for (uint32_t i = 0; i < curves->count; i++) {
+            some[a->place[curves->point[i]]] = i;
+        }
+        f->some[which] = some;
+    }
+    return SX_OK;
 }
 
 /* Is the number the same at all points with the same value of the axis? */
 static bool is_along(const fitting *f, uint32_t number, uint32_t which)
 {
+    const int64_t *of = f->curves->number[number];
+    const uint32_t *place = f->points->axis[which].place;
     bool same = true;
-    for (uint32_t i = 0; i < f->points->count && same; i++) {
-        same =
-            !has_part(f, i) || f->number[number][find_point(f, which, i)] == f->number[number][i];
+    for (uint32_t i = 0; i < f->curves->count && same; i++) {
+        same = of[f->some[which][place[f->curves->point[i]]]] == of[i];
     }
     return same;
 }
 
 /* ---- runs ---- */
 
-static bool goes_on(const fitting *f, const axis *a, const group *g, run *r, uint32_t place)
+/* Does the value at `place` belong to the run? */
+static bool goes_on(const fitting *f, const group *g, run *r, uint32_t place)
 {
+    const sx_curves_axis *a = &f->points->axis[g->axis];
+    const uint32_t *some = f->some[g->axis];
     int64_t steps = (a->key[place] - a->key[r->first]) / g->period;
     bool fits = true;
     for (uint32_t k = 0; k < g->count && fits; k++) {
-        const int64_t *number = f->number[g->number[k]];
-        int64_t by = number[a->point[place]] - number[a->point[r->first]];
+        const int64_t *number = f->curves->number[g->number[k]];
+        int64_t by = number[some[place]] - number[some[r->first]];
         int64_t step = r->first == r->last ? by / steps : r->step[k], product;
         fits = sx_mul_i64(step, steps, &product) && product == by;
         r->step[k] = fits ? step : r->step[k];
@@ -179,10 +162,12 @@ static bool goes_on(const fitting *f, const axis *a, const group *g, run *r, uin
     return fits;
 }
 
-static sx_code put_run(fitting *f, const axis *a, uint32_t index, const run *r)
+/* The run as a case: values from `low` to `high` of the axis. */
+static sx_code put_run(fitting *f, uint32_t index, const run *r, int64_t low, int64_t high)
 {
     const group *g = &f->group[index];
-    int64_t low = a->key[r->first], there, product, offset;
+    const uint32_t *some = f->some[g->axis];
+    int64_t there, product, offset;
     sx_pipe_cases *cases = f->cases;
     if (cases->count == cases->capacity ||
         cases->number_count + g->count > cases->number_capacity) {
@@ -192,20 +177,21 @@ static sx_code put_run(fitting *f, const axis *a, uint32_t index, const run *r)
     for (uint32_t k = 0; k < index; k++) {
         slot += f->group[k].count;
     }
+    const uint32_t *symbol = f->points->steady->symbol;
     cases->row[cases->count++] =
         (sx_module_case){.part = f->part,
                          .group = index,
                          .slot = slot,
                          .number_count = g->count,
-                         .symbol = f->steady->symbol[g->axis == 1 ? 1 : 0],
-                         .other = g->axis == 2 ? f->steady->symbol[1] : SX_MODULE_NONE,
+                         .symbol = symbol[g->axis == 1 ? 1 : 0],
+                         .other = g->axis == 2 ? symbol[1] : SX_MODULE_NONE,
                          .number_first = cases->number_count,
                          .low = low,
-                         .high = a->key[r->last],
+                         .high = high,
                          .modulus = g->period,
                          .remainder = low % g->period};
     for (uint32_t k = 0; k < g->count; k++) { /* number + (value - low) / period * step */
-        int64_t number = f->number[g->number[k]][a->point[r->first]];
+        int64_t number = f->curves->number[g->number[k]][some[r->first]];
         int64_t step = r->first == r->last ? 0 : r->step[k];
         if (!sx_mul_i64(number, g->period, &there) || !sx_mul_i64(step, low, &product) ||
             !sx_add_i64(there, -product, &offset)) {
@@ -216,61 +202,12 @@ static sx_code put_run(fitting *f, const axis *a, uint32_t index, const run *r)
     return SX_OK;
 }
 
-static bool is_wanted(const fitting *f, const axis *a, int64_t value)
+static sx_code end_run(fitting *f, uint32_t index, bool put, run *r)
 {
-    bool known = value <= 0 || value > a->high || !a->there[value] ||
-                 (value >= a->key[0] && a->key[find_place(a, value)] == value);
-    for (uint32_t k = 0; k < f->wanted->count && !known; k++) {
-        known = key_of(&f->wanted->at[k], 2) == value;
-    }
-    return !known;
-}
-
-/* Asks for a product between two values of a class, if there is one: the next one to the middle. */
-static void want_between(fitting *f, const axis *a, int64_t period, int64_t low, int64_t high)
-{
-    const sx_pipe_steady *steady = f->steady;
-    if (a->there == NULL || f->wanted->count == f->wanted->capacity) {
-        return;
-    }
-    int64_t middle = low + (high - low) / 2 / period * period;
-    for (int64_t by = 0; by <= high - low; by += period) {
-        for (int64_t sign = -1; sign <= 1; sign += 2) {
-            int64_t value = middle + sign * by;
-            if (value <= low || value >= high || !is_wanted(f, a, value)) {
-                continue;
-            }
-            int64_t x = sx_min_i64(steady->high[0], value);
-            while (value % x != 0 || value / x < steady->low[1] || value / x > steady->high[1]) {
-                x--;
-            }
-            f->wanted->at[f->wanted->count++] = (sx_pipe_point){{x, value / x}};
-            return;
-        }
-    }
-}
-
-/* What lies between a run and the one before it in its class, or below the first. */
-static void want_before(fitting *f, const axis *a, int64_t period, const run *r, uint32_t place)
-{
-    int64_t key = a->key[place];
-    int64_t low = r->behind == NO_POINT ? key % period - period : a->key[r->behind];
-    want_between(f, a, period, low, key);
-}
-
-static sx_code end_runs(fitting *f, uint32_t index)
-{
-    const group *g = &f->group[index];
-    const axis *a = &f->axis[g->axis];
-    for (uint32_t k = 0; k < g->period; k++) {
-        run *r = &f->run[k];
-        if (r->behind != NO_POINT) {
-            int64_t key = a->key[r->behind];
-            want_between(f, a, g->period, key,
-                         key + (sx_max_i64(a->high - key, 0) / g->period + 1) * g->period);
-        }
-        SX_TRY(r->first != NO_POINT ? put_run(f, a, index, r) : SX_OK);
-    }
+    const int64_t *key = f->points->axis[f->group[index].axis].key;
+    bool there = r->first != NOWHERE;
+    SX_TRY(there && put ? put_run(f, index, r, key[r->first], key[r->last]) : SX_OK);
+    r->first = NOWHERE;
     return SX_OK;
 }
 
@@ -278,51 +215,43 @@ static sx_code end_runs(fitting *f, uint32_t index)
 static sx_code walk_runs(fitting *f, uint32_t index, bool put, uint32_t most, uint32_t *count)
 {
     const group *g = &f->group[index];
-    const axis *a = &f->axis[g->axis];
+    const sx_curves_axis *a = &f->points->axis[g->axis];
     SX_ASSERT(g->period >= 1 && g->period <= PERIOD_MAX);
     for (uint32_t k = 0; k < g->period; k++) {
-        f->run[k].first = f->run[k].behind = NO_POINT;
+        f->run[k].first = NOWHERE;
     }
     *count = 0;
     uint32_t k = 0;
     for (; k < a->count && *count <= most; k++) {
         run *r = &f->run[a->key[k] % g->period];
-        bool part = a->point[k] != NO_POINT;
-        bool goes = part && r->first != NO_POINT && goes_on(f, a, g, r, k);
-        if (!part && !g->presence) {
-            continue;
-        }
-        bool changes = !goes && (part || r->first != NO_POINT);
-        if (put && (changes || r->behind == NO_POINT)) {
-            want_before(f, a, g->period, r, k);
-        }
-        if (!goes && r->first != NO_POINT) {
-            SX_TRY(put ? put_run(f, a, index, r) : SX_OK);
-            r->first = NO_POINT;
+        bool part = f->some[g->axis][k] != NOWHERE;
+        bool goes = part && r->first != NOWHERE && goes_on(f, g, r, k);
+        if (!goes && (part || g->presence)) {
+            SX_TRY(end_run(f, index, put, r));
         }
         *count += part && !goes ? 1 : 0;
         r->first = part && !goes ? k : r->first;
         r->last = part ? k : r->last;
-        r->behind = k;
     }
     SX_TRY(sx_spend(f->cx, k / 4 + 1));
-    return put ? end_runs(f, index) : SX_OK;
+    for (uint32_t i = 0; i < g->period && put; i++) {
+        SX_TRY(end_run(f, index, put, &f->run[i]));
+    }
+    return SX_OK;
 }
 
 /* One case for all values. */
 static sx_code put_constants(fitting *f, uint32_t index)
 {
+    const sx_pipe_steady *steady = f->points->steady;
     const group *g = &f->group[index];
-    const axis *a = &f->axis[0];
     run whole = {0};
-    while (!has_part(f, whole.last)) {
-        whole.last++;
+    SX_ASSERT(g->constant && g->axis == 0 && g->period == 1);
+    while (f->some[0][whole.first] == NOWHERE) {
+        whole.first++;
     }
-    axis all = {.key = (int64_t[]){f->steady->low[0], f->steady->high[0]},
-                .point = (uint32_t[]){whole.last, whole.last}};
-    SX_ASSERT(g->constant && a->there == NULL);
-    whole = (run){.first = 0, .last = 1};
-    return put_run(f, &all, index, &whole);
+    whole.last = whole.first;
+    return put_run(f, index, &whole, steady->low[0], steady->high[0]);
 }
 
 /* The period with the fewest runs. */
@@ -343,29 +272,27 @@ static sx_code find_period(fitting *f, group *g)
 
 static bool is_constant(const fitting *f, uint32_t number)
 {
-    const int64_t *of = f->number[number];
-    uint32_t first = NO_POINT;
-    for (uint32_t i = 0; i < f->points->count; i++) {
-        first = first == NO_POINT && has_part(f, i) ? i : first;
-        if (has_part(f, i) && of[i] != of[first]) {
-            return false;
-        }
+    const int64_t *of = f->curves->number[number];
+    uint32_t i = 1;
+    while (i < f->curves->count && of[i] == of[0]) {
+        i++;
     }
-    return true;
+    return i >= f->curves->count;
 }
 
-/* Do the axes of the set tell which points have the part? */
+/* Do the axes of the set tell which points have the part? Those that have it are among those of which they say so. */
 static bool tells_presence(const fitting *f, uint32_t set)
 {
-    bool tells = true;
-    for (uint32_t i = 0; i < f->points->count && tells; i++) {
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < f->points->count && count <= f->curves->count; i++) {
         bool said = true;
-        for (uint32_t k = 0; k < f->axis_count; k++) {
-            said = said && ((set >> k & 1) == 0 || find_point(f, k, i) != NO_POINT);
+        for (uint32_t k = 0; k < f->points->axis_count; k++) {
+            said =
+                said && ((set >> k & 1) == 0 || f->some[k][f->points->axis[k].place[i]] != NOWHERE);
         }
-        tells = said == has_part(f, i);
+        count += said ? 1 : 0;
     }
-    return tells;
+    return count == f->curves->count;
 }
 
 static sx_code put_presence(fitting *f)
@@ -373,14 +300,14 @@ static sx_code put_presence(fitting *f)
     static const uint32_t sets[] = {1, 2, 4, 3};
     uint32_t set = 0;
     for (uint32_t i = 0; i < SX_COUNT(sets) && set == 0; i++) {
-        bool fits = sets[i] < 1u << f->axis_count && tells_presence(f, sets[i]);
+        bool fits = sets[i] < 1u << f->points->axis_count && tells_presence(f, sets[i]);
         set = fits ? sets[i] : 0;
     }
     if (set == 0) {
         return SX_FAIL(f->cx, SX_UNIMPLEMENTED, "a part that is there for values of both symbols");
     }
     f->presence = set;
-    for (uint32_t k = 0; k < f->axis_count; k++) {
+    for (uint32_t k = 0; k < f->points->axis_count; k++) {
         if ((set >> k & 1) != 0) {
             group g = {.axis = k, .period = 1, .presence = true};
             SX_TRY(find_period(f, &g));
@@ -398,11 +325,12 @@ static sx_code place_number(fitting *f, uint32_t number, group *g)
     if (g->constant) {
         return SX_OK;
     }
-    g->axis = f->presence == 1u << 2 ? 2 : 0; /* few points may lie on any axis */
-    while (g->axis < f->axis_count && !is_along(f, number, g->axis)) {
-        g->axis++;
+    const uint32_t count = f->points->axis_count;
+    uint32_t first = f->presence == 1u << 2 ? 2 : 0, k = 0; /* few points may lie on any axis */
+    for (g->axis = first; k < count && !is_along(f, number, g->axis); k++) {
+        g->axis = (g->axis + 1) % count;
     }
-    if (g->axis == f->axis_count) {
+    if (k == count) {
         return SX_FAIL(f->cx, SX_UNIMPLEMENTED, "a number that follows both symbols");
     }
     return find_period(f, g);
@@ -413,7 +341,7 @@ static sx_code put_groups(fitting *f, uint32_t *place)
 {
     uint32_t first = 0;
     SX_TRY(put_presence(f));
-    for (uint32_t n = 0; n < f->number_count; n++) {
+    for (uint32_t n = 0; n < f->curves->number_count; n++) {
         group g;
         SX_TRY(place_number(f, n, &g));
         if (n == 0 || n == SX_CURVES_GRID) {
@@ -444,49 +372,126 @@ static sx_code put_groups(fitting *f, uint32_t *place)
     return SX_OK;
 }
 
-static sx_code take_numbers(fitting *f, const sx_curves *curves)
+sx_code sx_curves_put(sx_ctx *cx, const sx_points *points, const sx_curves *curves, uint32_t part,
+                      sx_pipe_cases *cases, uint32_t *place)
 {
-    for (uint32_t d = 0; d < SX_CURVES_GRID; d++) {
-        int64_t *grid = SX_NEW_ARRAY(f->cx, int64_t, f->points->count);
-        if (grid == NULL) {
-            return f->cx->error.code;
-        }
-        for (uint32_t i = 0; i < f->points->count; i++) {
-            grid[i] = curves->grid[i][d];
-        }
-        f->number[d] = grid;
-    }
-    for (uint32_t k = 0; k < curves->count; k++) {
-        f->number[SX_CURVES_GRID + k] = curves->number[k];
-    }
-    f->number_count = SX_CURVES_GRID + curves->count;
-    return SX_OK;
-}
-
-sx_code sx_curves_put(sx_ctx *cx, const sx_pipe_steady *steady, const sx_points *points,
-                      const sx_curves *curves, uint32_t part, sx_pipe_cases *cases, uint32_t *place,
-                      sx_points *wanted)
-{
-    uint32_t count;
+    uint32_t count, first = cases->count;
     fitting *f = SX_NEW(cx, fitting);
+    SX_ASSERT(curves->count > 0 && curves->number_count >= SX_CURVES_GRID);
     if (f == NULL) {
         return cx->error.code;
     }
-    *f = (fitting){.cx = cx,
-                   .steady = steady,
-                   .points = points,
-                   .axis_count = steady->symbol_count == 1 ? 1 : AXES,
-                   .part = part,
-                   .cases = cases,
-                   .wanted = wanted};
-    SX_TRY(take_numbers(f, curves));
-    for (uint32_t k = 0; k < f->axis_count; k++) {
-        SX_TRY(make_axis(f, k));
-    }
+    *f = (fitting){.cx = cx, .points = points, .curves = curves, .part = part, .cases = cases};
+    SX_TRY(find_some(f));
     SX_TRY(put_groups(f, place));
     for (uint32_t k = 0; k < f->group_count; k++) {
         SX_TRY(f->group[k].constant ? put_constants(f, k)
                                     : walk_runs(f, k, true, UINT32_MAX, &count));
+    }
+    return sx_curves_check(cx, points, curves, cases, first, place);
+}
+
+/* ---- what a loader makes of them ---- */
+
+/* The row of each value of an axis, for one group: the first one that holds. */
+static uint32_t mark_rows(const sx_curves_axis *a, const sx_pipe_cases *cases, uint32_t first,
+                          uint32_t *row_of)
+{
+    uint32_t row = first;
+    memset(row_of, 0xff, a->count * sizeof(*row_of));
+    for (; row < cases->count && cases->row[row].group == cases->row[first].group; row++) {
+        const sx_module_case *its = &cases->row[row];
+        uint32_t low = 0, high = a->count;
+        while (low < high) { /* the first value that is not below the case */
+            uint32_t middle = low + (high - low) / 2;
+            low = a->key[middle] < its->low ? middle + 1 : low;
+            high = a->key[middle] < its->low ? high : middle;
+        }
+        for (; low < a->count && a->key[low] <= its->high; low++) {
+            bool holds = row_of[low] == NOWHERE && sx_module_case_holds(its, a->key[low]);
+            row_of[low] = holds ? row : row_of[low];
+        }
+    }
+    return row;
+}
+
+static uint32_t axis_of(const sx_pipe_steady *steady, const sx_module_case *row)
+{
+    return row->other != SX_MODULE_NONE ? 2 : row->symbol == steady->symbol[0] ? 0 : 1;
+}
+
+/* Is there a group for each number? */
+static bool gives_all(const sx_pipe_cases *cases, uint32_t first, uint32_t number_count)
+{
+    uint32_t next = 0, slot = 0;
+    for (uint32_t row = first; row < cases->count; row++) {
+        const sx_module_case *its = &cases->row[row];
+        if (row == first || its->group != its[-1].group) {
+            if (its->group != next || its->slot != slot) {
+                return false;
+            }
+            next++;
+            slot += its->number_count;
+        }
+    }
+    return slot == number_count;
+}
+
+/* Does the row give its numbers at point `at` of the part? number_at[k] is number k of the cases among the curves. */
+static bool gives(const sx_curves *curves, uint32_t at, const sx_pipe_cases *cases,
+                  const sx_module_case *row, int64_t key, const uint32_t *number_at)
+{
+    bool same = true;
+    for (uint32_t k = 0; k < row->number_count && same; k++) {
+        const sx_module_number *number = &cases->number[row->number_first + k];
+        int64_t product, sum;
+        same = sx_mul_i64(number->scale, key, &product) &&
+               sx_add_i64(product, number->offset, &sum) && sum % row->modulus == 0 &&
+               sum / row->modulus == curves->number[number_at[row->slot + k]][at];
+    }
+    return same;
+}
+
+sx_code sx_curves_check(sx_ctx *cx, const sx_points *points, const sx_curves *curves,
+                        const sx_pipe_cases *cases, uint32_t first, const uint32_t *place)
+{
+    uint32_t number_at[SX_CURVES_NUMBERS] = {0, 1, 2};
+    uint32_t *at =
+        SX_NEW_ARRAY(cx, uint32_t, points->count); /* of a point among those of the part */
+    bool *right = SX_NEW_ARRAY(cx, bool, points->count),
+         *all = SX_NEW_ARRAY(cx, bool, points->count);
+    uint32_t *row_of = SX_NEW_ARRAY(cx, uint32_t, points->count);
+    if (at == NULL || right == NULL || all == NULL || row_of == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t k = SX_CURVES_GRID; k < curves->number_count; k++) {
+        number_at[place[k - SX_CURVES_GRID] + SX_CURVES_GRID] = k;
+    }
+    memset(at, 0xff, points->count * sizeof(*at));
+    for (uint32_t i = 0; i < curves->count; i++) {
+        at[curves->point[i]] = i;
+    }
+    for (uint32_t i = 0; i < points->count; i++) {
+        all[i] = gives_all(cases, first, curves->number_count);
+        right[i] = true;
+    }
+    for (uint32_t row = first; row < cases->count;) {
+        const sx_curves_axis *a = &points->axis[axis_of(points->steady, &cases->row[row])];
+        row = mark_rows(a, cases, row, row_of);
+        for (uint32_t i = 0; i < points->count; i++) {
+            uint32_t its = row_of[a->place[i]];
+            all[i] = all[i] && its != NOWHERE;
+            right[i] = right[i] && (at[i] == NOWHERE || its == NOWHERE ||
+                                    gives(curves, at[i], cases, &cases->row[its],
+                                          a->key[a->place[i]], number_at));
+        }
+    }
+    for (uint32_t i = 0; i < points->count; i++) {
+        if (all[i] != (at[i] != NOWHERE) || !right[i]) {
+            const sx_pipe_point p = sx_points_at(points, i);
+            return SX_FAIL(cx, SX_INTERNAL, "cases that do not hold at %lld, %lld",
+                           (long long)p.value[0], (long long)p.value[1]);
+        }
     }
     return SX_OK;
 }

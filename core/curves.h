@@ -3,25 +3,44 @@
 #define SX_CORE_CURVES_H
 #include "core/pipeline.h"
 
-/* Values of the symbols that a variant serves several of, for which kernels were lowered. */
+/* What a number may follow: the value of a symbol, of the other one, or their product. An axis has the values that
+ * there are, ascending, and the place among them of each point. */
+#define SX_CURVES_AXES 3u
 typedef struct {
-    sx_pipe_point *at;
-    uint32_t count, capacity;
-} sx_points;
-/* Numbers of a part: its grid, which is 0 where a point has no such part, and what comes at run time. */
-#define SX_CURVES_GRID 3u
-typedef struct {
-    int64_t (*grid)[SX_CURVES_GRID]; /* [points] */
-    int64_t *const *number;          /* [count][points] */
+    int64_t *key;
+    uint32_t *place; /* [points] */
     uint32_t count;
+} sx_curves_axis;
+/* All combinations of values that a variant serves are its points, the highest first. One symbol has one axis. */
+#define SX_POINTS_MAX (1u << 15)
+typedef struct {
+    const sx_pipe_steady *steady;
+    uint32_t count;
+    sx_curves_axis axis[SX_CURVES_AXES];
+    uint32_t axis_count;
+} sx_points;
+/* errors  SX_LIMIT more than SX_POINTS_MAX */
+sx_code sx_points_make(sx_ctx *cx, const sx_pipe_steady *steady, sx_points *points);
+sx_pipe_point sx_points_at(const sx_points *points, uint32_t index);
+
+/* The points, ascending, that have a part, and its numbers there: its grid, and what comes at run time. */
+#define SX_CURVES_GRID 3u
+#define SX_CURVES_NUMBERS (SX_CURVES_GRID + SX_COMES_SLOTS_MAX)
+typedef struct {
+    const uint32_t *point;
+    uint32_t count;
+    const int64_t *number[SX_CURVES_NUMBERS]; /* [count], the grid first */
+    uint32_t number_count;
 } sx_curves;
 
-/* Appends the cases of part `part` that give these numbers at every point, and the affine ones in between. Each number
- * follows the value of a symbol, or the product of both; place[k] is its place behind the grid.
- *   wanted   values between points of which nothing is known, and that decide where a case ends: make those points, and
- *            ask again; the cases are of no use before
+/* Appends the cases of part `part`, which give it these numbers at its points, and which no other point is in. Each
+ * number follows an axis; place[k] is the place of number k among those of the cases.
  *   errors   SX_UNIMPLEMENTED a number follows the symbols in another way; SX_LIMIT too many cases */
-sx_code sx_curves_put(sx_ctx *cx, const sx_pipe_steady *steady, const sx_points *points,
-                      const sx_curves *curves, uint32_t part, sx_pipe_cases *cases, uint32_t *place,
-                      sx_points *wanted);
+sx_code sx_curves_put(sx_ctx *cx, const sx_points *points, const sx_curves *curves, uint32_t part,
+                      sx_pipe_cases *cases, uint32_t *place);
+/* Do the cases of the part, from row `first` on, say this at every point that there is? What a loader makes of them is
+ * worked out for each, and compared.
+ *   errors   SX_INTERNAL the point where they do not */
+sx_code sx_curves_check(sx_ctx *cx, const sx_points *points, const sx_curves *curves,
+                        const sx_pipe_cases *cases, uint32_t first, const uint32_t *place);
 #endif

@@ -466,7 +466,7 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
         return SX_OK;
     }
     c->proven = c->proven || status == SX_OK;
-    if (status == SX_OK && s->probe != NULL) {
+    if (status == SX_OK && s->probe != NULL && !pipe->pricing) {
         bool serves;
         SX_TRY(pipe->steady->cases ? sx_pipe_make_cases(cx, pipe, s, c, &serves)
                                    : sx_pipe_judge_probes(cx, pipe, s, c, &serves));

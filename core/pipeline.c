@@ -361,26 +361,31 @@ static void pipe_fini(sx_pipe *pipe)
     sx_buf_fini(&pipe->part_extent);
 }
 
+/* *does: what is asked for can be compiled, at a price that is fair (sx_pipe_is_cheap). */
+static sx_code compile_all(sx_ctx *cx, sx_pipe *pipe, bool *does)
+{
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, pipe->variants->symbol_count + 1);
+    sx_code code = binding == NULL ? cx->error.code : sx_judge_make(cx, &pipe->judge);
+    *does = code == SX_OK;
+    for (uint32_t v = 0; v < pipe->variants->count && code == SX_OK && *does; v++) {
+        code = compile_variant(cx, pipe, v, binding);
+        *does = code == SX_OK && sx_pipe_is_cheap(pipe->steady);
+    }
+    return code;
+}
+
 static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_variants *one,
-                             bool *does, bool *unsteady)
+                             bool pricing, bool *does, bool *unsteady)
 {
     sx_image image;
     sx_pipe pipe = *like;
-    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, one->symbol_count + 1);
-    if (binding == NULL) {
-        return cx->error.code;
-    }
     sx_image_init(&image);
     image.info = like->image->info;
     pipe.image = &image;
     pipe.variants = one;
+    pipe.pricing = pricing;
     pipe_init(&pipe);
-    sx_code code = sx_judge_make(cx, &pipe.judge);
-    *does = code == SX_OK;
-    for (uint32_t v = 0; v < one->count && code == SX_OK && *does; v++) {
-        code = compile_variant(cx, &pipe, v, binding);
-        *does = code == SX_OK && sx_pipe_is_cheap(pipe.steady);
-    }
+    sx_code code = compile_all(cx, &pipe, does);
     pipe_fini(&pipe);
     sx_image_fini(&image);
     *unsteady = code == SX_COMPILE && pipe.unsteady;
@@ -397,7 +402,10 @@ static sx_code try_variants(sx_ctx *cx, void *self, const sx_pipe_variants *one,
 {
     sx_arena outer = cx->arena;
     sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = compile_trial(cx, self, one, does, unsteady);
+    sx_code code = compile_trial(cx, self, one, true, does, unsteady); /* which takes little time */
+    if (code == SX_OK && *does) {
+        code = compile_trial(cx, self, one, false, does, unsteady);
+    }
     sx_arena_fini(&cx->arena);
     cx->arena = outer;
     return code;

@@ -127,6 +127,8 @@ typedef struct {
     const sx_binding *binding;
     /* NULL: the variant serves one value of each symbol. */
     sx_pipe_steady *steady;
+    /* Only prices of variants that serve an interval are asked for: kernels are not made for all values. */
+    bool pricing;
     /* Compiling stopped because some kernel does not serve all of the interval. */
     bool unsteady;
     /* Rows of EXTENTS for grids that follow a symbol. */

@@ -40,11 +40,11 @@ static sx_code group_rows(sx_ctx *cx, const sx_pipe *pipe, sx_pipe_subject *s,
     return SX_OK;
 }
 
-/* The subject as it is in a graph that is bound to another value. */
+/* The subject as node `id` of a graph that is bound to another value. */
 static sx_code subject_in(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                          const sx_graph *graph, sx_pipe_subject *there)
+                          const sx_graph *graph, sx_node_id id, sx_pipe_subject *there)
 {
-    const sx_node *node = sx_graph_node(graph, (sx_node_id){s->node});
+    const sx_node *node = sx_graph_node(graph, id);
     sx_type *type = SX_NEW_ARRAY(cx, sx_type, SX_INPUTS_MAX);
     sx_attr *fused = SX_NEW(cx, sx_attr);
     sx_analysis *a = SX_NEW(cx, sx_analysis);
@@ -85,8 +85,10 @@ sx_code sx_pipe_subject_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
         SX_ASSERT(steady->low[k] <= value->value[k] && value->value[k] <= steady->high[k]);
         binding[steady->symbol[k]].value = value->value[k];
     }
-    SX_TRY(sx_graph_bind(cx, pipe->better, binding, count, &graph));
-    SX_TRY(subject_in(cx, pipe, s, graph, there));
+    sx_node_id id;
+    SX_TRY(
+        sx_graph_bind_node(cx, pipe->better, binding, count, (sx_node_id){s->node}, &graph, &id));
+    SX_TRY(subject_in(cx, pipe, s, graph, id, there));
     return s->moves || there->analysis->kind == s->analysis->kind
                ? SX_OK
                : SX_FAIL(cx, SX_UNIMPLEMENTED, "it is of another kind for other values");
@@ -98,7 +100,7 @@ sx_code sx_pipe_analyse_probes(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s)
     sx_pipe_subject *probe = SX_NEW_ARRAY(cx, sx_pipe_subject, steady->count);
     sx_code code = probe == NULL ? cx->error.code : SX_OK;
     for (uint32_t k = 0; k < steady->count && code == SX_OK; k++) {
-        code = subject_in(cx, pipe, s, steady->graph[k], &probe[k]);
+        code = subject_in(cx, pipe, s, steady->graph[k], (sx_node_id){s->node}, &probe[k]);
         if (code == SX_OK && probe[k].analysis->kind != s->analysis->kind) {
             return sx_pipe_unsteady(cx, pipe, s->name, "it is of another kind for other values");
         }
@@ -160,7 +162,7 @@ sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s
 }
 
 /* Rows of a point of the grid, of a contraction and of others, where they follow the product of two symbols. */
-#define DOT_ROWS_MAX 24
+#define DOT_ROWS_MAX 48
 #define ROWS_MAX 2
 
 /* What the best kernels for single values cost, and candidates that are good at all of them. */

@@ -301,6 +301,22 @@ static sx_code find_piece_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_
     return SX_OK;
 }
 
+/* The same where each piece is for all values of another symbol, too: even one of a single value is tried. */
+static sx_code find_piece_of_two(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+                                 sx_pipe_piece rest, const sx_pipe_trial *trial,
+                                 sx_pipe_piece *piece, bool *none)
+{
+    bool does = false, unsteady;
+    *piece = (sx_pipe_piece){.low = rest.low, .high = rest.high, .cases = true};
+    piece->low = sx_max_i64(piece->low, piece->high - CASES_VALUES_MAX + 1);
+    for (*none = false; !does && !*none;) {
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does, &unsteady));
+        *none = !does && piece->low == piece->high;
+        piece->low = does ? piece->low : sx_min_i64(2 * piece->low, piece->high);
+    }
+    return SX_OK;
+}
+
 /* Pieces with cases, from the highest value down. *done false: there would be more than `most`. */
 static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
                         uint32_t most, sx_pipe_variants *cut, bool *done)
@@ -318,7 +334,8 @@ static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_
     }
     bool none = false;
     for (*done = true; rest.low <= rest.high && *done; rest.high = piece[most - count].low - 1) {
-        SX_TRY(find_piece_down(cx, from, symbol, rest, trial, &piece[most - ++count], &none));
+        SX_TRY((several > 1 ? find_piece_of_two : find_piece_down)(cx, from, symbol, rest, trial,
+                                                                   &piece[most - ++count], &none));
         *done = !none && (count < most || piece[0].low == rest.low);
     }
     memcpy(cut->symbol, from->symbol, from->symbol_count * sizeof(*cut->symbol));
@@ -389,7 +406,23 @@ sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tria
     uint32_t symbol[SX_PIPE_STEADY_MAX];
     sx_pipe_piece whole[SX_PIPE_STEADY_MAX];
     sx_pipe_variants apart = *from;
+    bool done;
     if (sx_pipe_variant_pieces(from, 0, symbol, whole) == 2) {
+        sx_pipe_variants with = *from;
+        with.symbol = SX_NEW_ARRAY(cx, sx_pipe_values, from->symbol_count);
+        if (with.symbol == NULL) {
+            return cx->error.code;
+        }
+        memcpy(with.symbol, from->symbol, from->symbol_count * sizeof(*with.symbol));
+        sx_pipe_piece all = whole[1];
+        all.cases = true;
+        with.symbol[symbol[1]].piece = &all;
+        SX_TRY(cut_down(cx, &with, trial, SX_PIPE_VARIANTS_MAX / from->count, cut, &done));
+        if (done) {
+            cut->symbol[symbol[1]].piece = from->symbol[symbol[1]].piece;
+            cut->symbol[symbol[1]].piece->cases = true;
+            return SX_OK;
+        }
         SX_TRY(part_second(cx, from, symbol[1], whole[1], &apart));
     }
     return cut_one(cx, &apart, trial, cut);

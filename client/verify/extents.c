@@ -2,6 +2,8 @@
 #include "client/verify/verifier.h"
 
 #define TRIES_MAX 4096u /* values that are tried to find some for which a variant runs */
+#define TOGETHER \
+    3u /* of the extents that are compared: those for which all symbols are at the same end */
 
 /* Values of a symbol that are tried for a variant, the first ones at both ends and in the middle of what it serves. */
 typedef struct {
@@ -54,11 +56,13 @@ static sx_code collect(sxv_verifier *v, uint32_t symbol, tries *t)
     return SX_OK;
 }
 
-/* The ends and the middle of all symbols together; then, if none of them will do, one after the other. */
+/* The ends and the middle of all symbols together, and one end of some with the other end of others; then, if none of
+ * them will do, one after the other. */
 static uint32_t choose(const tries *list, uint32_t symbol, uint64_t n)
 {
     if (n < SXV_EXTENTS) {
-        return n < list[symbol].count ? (uint32_t)n : list[symbol].count - 1;
+        uint64_t k = n < TOGETHER ? n : (n + symbol) % 2;
+        return k < list[symbol].count ? (uint32_t)k : list[symbol].count - 1;
     }
     uint64_t digits = n - SXV_EXTENTS;
     for (uint32_t s = 0; s < symbol; s++) {
@@ -74,14 +78,16 @@ sx_code sxv_next_extents(sxv_verifier *v, uint64_t *n, bool *found)
     if (list == NULL) {
         return v->cx->error.code;
     }
-    uint64_t most = 1,
-             same = 1; /* how many tries there are, and how many of the first ones differ */
+    /* How many tries there are, how many of the first ones differ, and how many symbols have several values. */
+    uint64_t most = 1, same = 1, several = 0;
     for (uint32_t s = 0; s < module->symbol_count; s++) {
         SX_TRY(collect(v, s, &list[s]));
         SX_ASSERT(list[s].count > 0); /* a symbol has ranges */
         most = most > TRIES_MAX ? most : most * list[s].count;
         same = list[s].count > same ? list[s].count : same;
+        several += list[s].count > 1 ? 1 : 0;
     }
+    same = several > 1 ? SXV_EXTENTS : same < TOGETHER ? same : TOGETHER;
     bool first = *n == 0;
     *found = false;
     while (!*found && *n < (first ? most + SXV_EXTENTS : SXV_EXTENTS) && *n < TRIES_MAX) {

@@ -91,7 +91,7 @@ void sxv_add_check(sxv_verifier *v, const char *name, sx_module_verdict verdict,
 /* extents.c: gives the symbols values for which the variant runs; *found is false where there are none. Calls that
  * begin with *n = 0 and go on with what the one before left there give other values each, at the ends and in the middle
  * of what the variant serves, until there are no more. */
-#define SXV_EXTENTS 3u
+#define SXV_EXTENTS 5u
 sx_code sxv_next_extents(sxv_verifier *v, uint64_t *n, bool *found);
 sx_code sxv_run_launch(sxv_verifier *v, uint32_t index);
 /* Runs a launch and compares its kernel at v->points elements.

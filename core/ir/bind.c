@@ -138,3 +138,31 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
     SX_TRY(sx_effects_copy(cx, graph, NULL, out));
     return sx_sharding_copy(cx, graph, NULL, out);
 }
+
+sx_code sx_graph_bind_node(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
+                           uint32_t binding_count, sx_node_id id, sx_graph **bound,
+                           sx_node_id *there)
+{
+    sx_dim image[SX_SYMBOLS_MAX];
+    sx_node_id input[SX_INPUTS_MAX];
+    const sx_node *node = sx_graph_node(graph, id);
+    SX_ASSERT(graph->symbol_count <= SX_SYMBOLS_MAX && node->input_count <= SX_INPUTS_MAX);
+    SX_TRY(read_bindings(cx, graph, binding, binding_count, image));
+    sx_graph *out;
+    SX_TRY(sx_graph_make(cx, graph->name, NULL, &out));
+    sx_attr attr;
+    for (uint32_t i = 0; i < node->input_count; i++) {
+        const sx_type *type = &sx_graph_node(graph, sx_graph_input(graph, node, i))->type;
+        attr = (sx_attr){.present = sx_op_info_of(SX_OP_PARAMETER)->attrs,
+                         .type = *type,
+                         .name = SX_SPAN_LITERAL("x")};
+        for (uint32_t d = 0; d < type->rank; d++) {
+            SX_TRY(replace(cx, image, &attr.type.dim[d]));
+        }
+        SX_TRY(sx_graph_add(cx, out, SX_OP_PARAMETER, &attr, NULL, 0, &input[i]));
+    }
+    const sx_type *operand = node->input_count > 0 ? &out->node[input[0].i].type : NULL;
+    SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, out, &attr));
+    *bound = out;
+    return sx_graph_add(cx, out, node->op, &attr, input, node->input_count, there);
+}

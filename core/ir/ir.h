@@ -349,6 +349,10 @@ typedef struct {
 } sx_binding;
 sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
                       uint32_t binding_count, sx_graph **bound);
+/* The same for one node alone: *there of *bound, whose inputs are parameters. */
+sx_code sx_graph_bind_node(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
+                           uint32_t binding_count, sx_node_id id, sx_graph **bound,
+                           sx_node_id *there);
 
 /* canon.c: the canonical form: nodes reachable from the outputs, plus all parameters, numbered in depth-first
  * order from the outputs (parameters first, in their order), identical nodes merged, inner names gone. Two

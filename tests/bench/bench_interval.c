@@ -1,19 +1,23 @@
-/* bench_interval.c - one module for an interval of a symbol beside those for single values, in turns: each value is one
- * row, so that blocks of rows are not full and their numbers come at run time. */
+/* bench_interval.c - one module for intervals of symbols beside those for single values, in turns. Each value of the
+ * rows is one row, so that blocks of rows are not full and their numbers come at run time; the encoder has two symbols,
+ * its batch and its positions, at pairs that are drawn. */
 #include "tests/bench/bench.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #include "client/runtime/cpu.h"
+#include "core/base/rng.h"
 #include "core/core.h"
 #include "tests/bench/run.h"
 #include "tests/lib/compiled.h"
+#include "tests/lib/intervals.h"
 
 #define ROUNDS_DEFAULT 15
 #define ROUNDS_MAX 1000
-#define LOW 1
-#define HIGH 512
+#define PAIRS 40u     /* of the encoder, */
+#define PAIR_ROUNDS 5 /* which run for up to a second */
+#define SYMBOLS 2u
 
 static const char text[] =
     "sx 1\ngraph \"rows\" (batch in [1, 512]) {\n"
@@ -27,28 +31,34 @@ static const char text[] =
     "%3 = dot_general(%2, %v) {lhs_contract = [1], rhs_contract = [0]} : f32[batch, 256]\n"
     "%4 = add(%x, %3) : f32[batch, 256]\n"
     "return %4 as \"y\"\n}\n";
-static const int64_t value[] = {1, 5, 17, 33, 63, 100, 200, 333, 512};
-#define VALUES ((uint32_t)(sizeof(value) / sizeof(*value)))
 
-/* The module for one value, or (0) for the interval. */
-static sx_code compile(sx_ctx *cx, int64_t batch, sx_buf *bytes)
+static const int64_t batch[] = {1, 5, 17, 33, 63, 100, 200, 333, 512};
+#define VALUES ((uint32_t)(sizeof(batch) / sizeof(*batch)))
+
+/* A program, the intervals of its symbols, and the points at which both modules are measured. */
+typedef struct {
+    const char *name, *text;
+    sx_interval interval[SYMBOLS];
+    uint32_t symbols, points;
+    int64_t value[PAIRS][SYMBOLS];
+    uint32_t rounds;
+} subject;
+
+/* The module for one point, or (NULL) for the intervals. */
+static sx_code compile(sx_ctx *cx, const subject *s, const int64_t *value, sx_buf *bytes)
 {
-    const sx_interval interval = {.name = SX_SPAN_LITERAL("batch"), .low = LOW, .high = HIGH};
-    const sx_binding binding = {.name = SX_SPAN_LITERAL("batch"), .value = batch};
+    sx_binding binding[SYMBOLS];
+    for (uint32_t k = 0; k < s->symbols; k++) {
+        binding[k] = (sx_binding){s->interval[k].name, value != NULL ? value[k] : 0};
+    }
     const sx_machine *here = sxr_cpu_machine();
-    const sx_core_request request = {.ir = sx_span_of(text),
+    const sx_core_request request = {.ir = sx_span_of(s->text),
                                      .target = sx_span_of(here != NULL ? here->name : ""),
-                                     .binding = &binding,
-                                     .binding_count = batch > 0 ? 1 : 0,
-                                     .interval = &interval,
-                                     .interval_count = batch > 0 ? 0 : 1};
-    sx_image image;
-    cx->stage_count = 0;
-    sx_image_init(&image);
-    sx_code code = sx_core_compile(cx, &request, &image);
-    code = code == SX_OK ? sx_image_encode(cx, &image, bytes) : code;
-    sx_image_fini(&image);
-    return code;
+                                     .binding = binding,
+                                     .binding_count = value != NULL ? s->symbols : 0,
+                                     .interval = s->interval,
+                                     .interval_count = value != NULL ? 0 : s->symbols};
+    return sx_test_compile_request(cx, &request, bytes);
 }
 
 /* Opens a module with memory of the largest size for each tensor of its interface. Elements depend on names and
@@ -84,33 +94,38 @@ static sx_code warm(sx_ctx *cx, sxr_program *program, void *const *memory)
     return sxr_run(cx, program, NULL);
 }
 
-/* One value: both programs in turns. */
-static sx_code measure(sx_ctx *cx, const sx_bench_options *options, sxr_program *whole,
-                       void *const *memory, int64_t batch, double *ratio)
+/* One point: both programs in turns. */
+static sx_code measure(sx_ctx *cx, const sx_bench_options *options, const subject *s,
+                       const int64_t *value, sxr_program *whole, void *const *memory, double *ratio)
 {
     double ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
-    uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
+    uint32_t rounds = options->rounds > 0 ? options->rounds : s->rounds;
     rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
     sxr_program *alone = NULL;
     void **own = NULL;
     sx_buf bytes;
     sx_buf_init(&bytes, (size_t)1 << 28);
-    sx_code code = compile(cx, batch, &bytes);
+    sx_code code = compile(cx, s, value, &bytes);
     code =
         code == SX_OK ? open_module(cx, sx_buf_span(&bytes), options->threads, &alone, &own) : code;
     code = code == SX_OK ? warm(cx, alone, own) : code;
-    code = code == SX_OK ? sxr_set_extent(cx, whole, SX_SPAN_LITERAL("batch"), batch) : code;
+    char metric[80] = "";
+    for (uint32_t k = 0; k < s->symbols; k++) {
+        size_t end = strlen(metric);
+        (void)snprintf(metric + end, sizeof(metric) - end, "%s%.*s %lld", k > 0 ? ", " : "",
+                       (int)s->interval[k].name.len, (const char *)s->interval[k].name.ptr,
+                       (long long)value[k]);
+        code = code == SX_OK ? sxr_set_extent(cx, whole, s->interval[k].name, value[k]) : code;
+    }
     code = code == SX_OK ? warm(cx, whole, memory) : code;
     for (uint32_t r = 0; code == SX_OK && r < rounds; r++) {
         ours[r] = sx_bench_least_ns(cx, whole);
         theirs[r] = sx_bench_least_ns(cx, alone);
     }
     if (code == SX_OK) {
-        char metric[32];
-        (void)snprintf(metric, sizeof(metric), "batch %lld", (long long)batch);
         double mine = sx_bench_median(ours, rounds), other = sx_bench_median(theirs, rounds);
         const sx_bench_row row = {.bench = "interval",
-                                  .case_name = "rows",
+                                  .case_name = s->name,
                                   .metric = metric,
                                   .value = mine / 1e3,
                                   .unit = "us",
@@ -124,37 +139,89 @@ static sx_code measure(sx_ctx *cx, const sx_bench_options *options, sxr_program 
     return code;
 }
 
-int sx_bench_interval(const sx_bench_options *options)
+/* The point in an arena of its own. */
+static sx_code measure_apart(sx_ctx *cx, const sx_bench_options *options, const subject *s,
+                             uint32_t point, sxr_program *whole, void *const *memory, double *ratio)
 {
-    double ratio[VALUES];
+    sx_arena outer = cx->arena;
+    sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
+    sx_code code = measure(cx, options, s, s->value[point], whole, memory, ratio);
+    sx_arena_fini(&cx->arena);
+    cx->arena = outer;
+    return code;
+}
+
+static sx_code run_subject(sx_ctx *cx, const sx_bench_options *options, const subject *s)
+{
+    double ratio[PAIRS];
     void **memory = NULL;
     sxr_program *whole = NULL;
-    sx_ctx cx;
     sx_buf bytes;
-    if (!sx_bench_wants(options, "rows")) {
-        return 0;
-    }
-    sx_ctx_init(&cx, (size_t)2 << 30);
-    cx.fuel = SX_FUEL_DEFAULT;
     sx_buf_init(&bytes, (size_t)1 << 28);
-    sx_code code = compile(&cx, 0, &bytes);
-    code = code == SX_OK ? open_module(&cx, sx_buf_span(&bytes), options->threads, &whole, &memory)
+    sx_code code = compile(cx, s, NULL, &bytes);
+    code = code == SX_OK ? open_module(cx, sx_buf_span(&bytes), options->threads, &whole, &memory)
                          : code;
-    for (uint32_t k = 0; code == SX_OK && k < VALUES; k++) {
-        code = measure(&cx, options, whole, memory, value[k], &ratio[k]);
+    for (uint32_t k = 0; code == SX_OK && k < s->points; k++) {
+        code = measure_apart(cx, options, s, k, whole, memory, &ratio[k]);
     }
-    if (code == SX_OK) {
-        const sx_bench_row row = {.bench = "interval",
-                                  .case_name = "rows",
-                                  .metric = "median of the ratios",
-                                  .value = sx_bench_median(ratio, VALUES),
-                                  .unit = "1"};
-        sx_bench_put(options, &row);
-    } else {
-        (void)fprintf(stderr, "symplex-bench interval: %s\n", cx.error.text);
+    double most = 0;
+    for (uint32_t k = 0; code == SX_OK && k < s->points; k++) {
+        most = ratio[k] > most ? ratio[k] : most;
+    }
+    const sx_bench_row row[] = {{.bench = "interval",
+                                 .case_name = s->name,
+                                 .metric = "largest ratio",
+                                 .value = most,
+                                 .unit = "1"},
+                                {.bench = "interval",
+                                 .case_name = s->name,
+                                 .metric = "median of the ratios",
+                                 .value = code == SX_OK ? sx_bench_median(ratio, s->points) : 0,
+                                 .unit = "1"}};
+    for (uint32_t k = 0; code == SX_OK && k < SX_COUNT(row); k++) {
+        sx_bench_put(options, &row[k]);
     }
     sxr_close(whole);
     sx_buf_fini(&bytes);
+    return code;
+}
+
+int sx_bench_interval(const sx_bench_options *options)
+{
+    sx_code code = SX_OK;
+    sx_ctx cx;
+    sx_ctx_init(&cx, (size_t)2 << 30);
+    cx.fuel = SX_FUEL_DEFAULT;
+    if (sx_bench_wants(options, "rows")) {
+        subject s = {.name = "rows",
+                     .text = text,
+                     .interval = {{.name = SX_SPAN_LITERAL("batch"), .low = 1, .high = 512}},
+                     .symbols = 1,
+                     .points = VALUES,
+                     .rounds = ROUNDS_DEFAULT};
+        for (uint32_t k = 0; k < VALUES; k++) {
+            s.value[k][0] = batch[k];
+        }
+        code = run_subject(&cx, options, &s);
+    }
+    if (code == SX_OK && sx_bench_wants(options, "encoder")) {
+        subject s = {.name = "encoder",
+                     .interval = {{.name = SX_SPAN_LITERAL("batch"), .low = 1, .high = 64},
+                                  {.name = SX_SPAN_LITERAL("seq"), .low = 1, .high = 512}},
+                     .symbols = 2,
+                     .points = PAIRS,
+                     .rounds = PAIR_ROUNDS};
+        sx_rng rng = {1};
+        code = sx_test_encoder_text(&cx, &s.text);
+        for (uint32_t k = 0; k < PAIRS; k++) {
+            s.value[k][0] = 1 + (int64_t)sx_rng_below(&rng, 64);
+            s.value[k][1] = 1 + (int64_t)sx_rng_below(&rng, 512);
+        }
+        code = code == SX_OK ? run_subject(&cx, options, &s) : code;
+    }
+    if (code != SX_OK) {
+        (void)fprintf(stderr, "symplex-bench interval: %s\n", cx.error.text);
+    }
     sx_ctx_fini(&cx);
     return code == SX_OK ? 0 : sx_code_exit(code);
 }

@@ -7,8 +7,8 @@
 
 #include "client/runtime/cpu.h"
 #include "client/verify/verify.h"
-#include "core/base/rng.h"
 #include "tests/lib/compiled.h"
+#include "tests/lib/intervals.h"
 #include "tests/lib/model.h"
 
 /* A weight that is packed, a row kernel, an output that is an input, and one that another symbol shapes. */
@@ -130,115 +130,17 @@ static sx_core_request request_of(const sx_binding *binding, uint32_t bindings,
                              .interval_count = intervals};
 }
 
-static sx_code compile(const sx_core_request *request, sx_buf *module)
-{
-    sx_image image;
-    cx.stage_count = 0; /* several requests, one context */
-    sx_image_init(&image);
-    sx_code code = sx_core_compile(&cx, request, &image);
-    code = code == SX_OK ? sx_image_encode(&cx, &image, module) : code;
-    sx_image_fini(&image);
-    return code;
-}
-
-/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
-static void run(sxr_program *program, const sx_interval *symbol, uint32_t symbols,
-                const int64_t *value, sx_buf *out)
-{
-    for (uint32_t k = 0; k < symbols; k++) {
-        ck_sx_ok(&cx, sxr_set_extent(&cx, program, symbol[k].name, value[k]));
-    }
-    const sx_module *module = sxr_module(program);
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
-        sx_module_tensor tensor = module->tensor[i];
-        if (tensor.place > SX_TENSOR_OUTPUT) {
-            continue;
-        }
-        memcpy(tensor.dim, sxr_shape(program, i), sizeof(tensor.dim));
-        tensor.size = sxr_size(program, i);
-        void *memory = sx_alloc(&cx, (size_t)tensor.size);
-        ck_assert_ptr_nonnull(memory);
-        sx_module one = *module;
-        one.tensor = &tensor;
-        if (tensor.place != SX_TENSOR_OUTPUT) {
-            sx_test_fill(&one, 0, SX_FILL_SMOOTH, memory);
-        } else {
-            memset(memory, 0x5a, (size_t)tensor.size);
-        }
-        ck_sx_ok(&cx, sxr_bind(&cx, program, i, memory, tensor.size));
-    }
-    ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
-        if (module->tensor[i].place == SX_TENSOR_OUTPUT) {
-            sx_buf_put(out, sxr_memory(program, i), (size_t)sxr_size(program, i));
-        }
-    }
-}
-
-/* The module for one value of each symbol. */
-static void compile_alone(sx_core_request *request, const sx_interval *interval, uint32_t intervals,
-                          const int64_t *value, sx_buf *module)
-{
-    sx_binding binding[2];
-    for (uint32_t k = 0; k < intervals; k++) {
-        binding[k] = (sx_binding){interval[k].name, value[k]};
-    }
-    request->binding = binding;
-    request->binding_count = intervals;
-    request->interval_count = 0;
-    sx_buf_clear(module);
-    ck_sx_ok(&cx, compile(request, module));
-}
-
-/* The module for intervals of symbols, beside those for single values drawn from them: the ends first, all together.
- * *bytes is its size, and *alone that of the largest of the others. */
-static void compare_all(const sx_core_request *all, uint32_t points, uint32_t variants,
-                        size_t *bytes, size_t *alone)
-{
-    sx_rng rng = {sx_test_seed()};
-    sx_core_request request = *all;
-    const sx_interval *interval = all->interval;
-    sx_buf module, got, want;
-    sx_buf_init(&module, (size_t)1 << 26);
-    sx_buf_init(&got, (size_t)1 << 28);
-    sx_buf_init(&want, (size_t)1 << 28);
-    ck_sx_ok(&cx, compile(&request, &module));
-    sxr_program *whole, *one;
-    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), NULL, &whole));
-    ck_assert_uint_le(sxr_module(whole)->variant_count, variants);
-    *bytes = module.len;
-    *alone = 0;
-    for (uint32_t i = 0; i < points; i++) {
-        int64_t value[2] = {0};
-        for (uint32_t k = 0; k < all->interval_count; k++) {
-            uint64_t values = (uint64_t)(interval[k].high - interval[k].low + 1);
-            value[k] = interval[k].low + (int64_t)sx_rng_below(&rng, values);
-            value[k] = i < 4 ? ((i >> k & 1) == 0 ? interval[k].low : interval[k].high) : value[k];
-        }
-        compile_alone(&request, interval, all->interval_count, value, &module);
-        *alone = module.len > *alone ? module.len : *alone;
-        ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), NULL, &one));
-        sx_buf_clear(&got);
-        sx_buf_clear(&want);
-        run(whole, interval, all->interval_count, value, &got);
-        run(one, interval, all->interval_count, value, &want);
-        ck_assert_msg(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)), "%d, %d", (int)value[0],
-                      (int)value[1]);
-        sxr_close(one);
-    }
-    sxr_close(whole);
-    sx_buf_fini(&module);
-    sx_buf_fini(&got);
-    sx_buf_fini(&want);
-}
-
-/* The same for one interval of the batch, on AVX2. */
+/* The module for one interval of the batch beside those for single values, on AVX2. *bytes is its size, and *alone
+ * that of the largest of the others. */
 static void compare(const char *program_text, sx_interval interval, uint32_t points,
                     uint32_t variants, size_t *bytes, size_t *alone)
 {
     sx_core_request request = request_of(NULL, 0, &interval, 1);
+    sx_test_intervals t = {.points = points, .variants = variants};
     request.ir = sx_span_of(program_text);
-    compare_all(&request, points, variants, bytes, alone);
+    sx_test_compare_intervals(&cx, &request, &t);
+    *bytes = t.bytes;
+    *alone = t.alone;
 }
 
 /* Few variants serve all of an interval, and the module is hardly larger than one for a value. */
@@ -307,7 +209,6 @@ START_TEST(test_attention_has_cases)
     } row[] = {{attention, "x86-64-v3"}, {causal, "x86-64-v3"}, {attention, "x86-64-v4"}};
     const sx_interval interval[] = {{NAME("seq"), 1, 200}, {NAME("batch"), 3, 3}};
     sx_core_request request = request_of(NULL, 0, interval, 2);
-    size_t bytes, alone;
     request.ir = sx_span_of(row[_i].text);
     request.target = sx_span_of(row[_i].target);
     sxr_verify_options options = SXR_VERIFY_DEFAULT;
@@ -317,45 +218,8 @@ START_TEST(test_attention_has_cases)
     sx_buf_fini(&module);
     if (sxr_cpu_machine() != NULL &&
         (_i < 2 || sx_span_is(sx_span_of(sxr_cpu_machine()->name), "x86-64-v4"))) {
-        compare_all(&request, 24, 4, &bytes, &alone);
+        sx_test_compare_intervals(&cx, &request, &(sx_test_intervals){.points = 24, .variants = 4});
     }
-}
-END_TEST
-
-/* The encoder of the tests with a symbol in the place of its 128 positions. */
-static const char *encoder_of_any_length(void)
-{
-    sx_buf fixed, any;
-    sx_buf_init(&fixed, SX_TEXT_BYTES_MAX);
-    sx_buf_init(&any, SX_TEXT_BYTES_MAX);
-    ck_sx_ok(&cx, sx_test_model_text(&cx, "encoder", &fixed));
-    sx_span from = sx_buf_span(&fixed);
-    for (size_t i = 0; i < from.len;) {
-        bool here = i > 0 && from.len - i > 4 && memcmp(from.ptr + i, "128", 3) == 0 &&
-                    memchr("[ ", from.ptr[i - 1], 2) != NULL && memchr(",]", from.ptr[i + 3], 2);
-        bool symbols = from.len - i > 2 && memcmp(from.ptr + i, ") {", 3) == 0 && any.len < 100;
-        sx_buf_put_text(&any, here ? "seq" : symbols ? ", seq in [1, 4096]" : "");
-        if (!here) {
-            sx_buf_put_u8(&any, from.ptr[i]);
-        }
-        i += here ? 3 : 1;
-    }
-    char *copy = sx_alloc(&cx, any.len + 1);
-    ck_assert_ptr_nonnull(copy);
-    memcpy(copy, any.ptr, any.len);
-    sx_buf_fini(&fixed);
-    sx_buf_fini(&any);
-    return copy;
-}
-
-START_TEST(test_encoder_along_its_positions)
-{
-    size_t bytes, alone;
-    const sx_interval interval[] = {{NAME("seq"), 1, 512}, {NAME("batch"), 4, 4}};
-    sx_core_request request = request_of(NULL, 0, interval, 2);
-    request.ir = sx_span_of(encoder_of_any_length());
-    compare_all(&request, 12, 8, &bytes, &alone);
-    ck_assert_msg(bytes <= 4 * alone, "%zu and %zu bytes", bytes, alone);
 }
 END_TEST
 
@@ -376,10 +240,9 @@ END_TEST
  * that each value of one symbol has a variant. */
 START_TEST(test_bits_are_those_of_single_values)
 {
-    size_t bytes, alone;
     const sx_interval both[] = {{NAME("n"), 6, 8}, {NAME("batch"), 2, 9}};
     const sx_core_request request = request_of(NULL, 0, both, 2);
-    compare_all(&request, 24, 24, &bytes, &alone);
+    sx_test_compare_intervals(&cx, &request, &(sx_test_intervals){.points = 24, .variants = 24});
 }
 END_TEST
 
@@ -392,7 +255,7 @@ START_TEST(test_values_outside_are_refused)
     static const int64_t outside[] = {2, 6, 64, 0, -1};
     sx_buf bytes;
     sx_buf_init(&bytes, (size_t)1 << 26);
-    ck_sx_ok(&cx, compile(&request, &bytes));
+    ck_sx_ok(&cx, sx_test_compile_request(&cx, &request, &bytes));
     sxr_program *program;
     ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
     const sx_module *module = sxr_module(program);
@@ -422,8 +285,8 @@ START_TEST(test_interval_of_one_value)
     sx_buf got, want;
     sx_buf_init(&got, (size_t)1 << 26);
     sx_buf_init(&want, (size_t)1 << 26);
-    ck_sx_ok(&cx, compile(&interval, &got));
-    ck_sx_ok(&cx, compile(&value, &want));
+    ck_sx_ok(&cx, sx_test_compile_request(&cx, &interval, &got));
+    ck_sx_ok(&cx, sx_test_compile_request(&cx, &value, &want));
     ck_assert(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)));
     sx_buf_fini(&got);
     sx_buf_fini(&want);
@@ -491,7 +354,7 @@ START_TEST(test_requests_that_are_refused)
     for (uint32_t i = 0; i < SX_COUNT(row); i++) {
         const sx_core_request request =
             request_of(values, row[i].bindings, row[i].interval, row[i].intervals);
-        ck_sx_fails(&cx, compile(&request, &bytes), row[i].code, row[i].part);
+        ck_sx_fails(&cx, sx_test_compile_request(&cx, &request, &bytes), row[i].code, row[i].part);
     }
     const sx_core_request request = request_of(values, 1, row[5].interval, 1);
     sx_image image;
@@ -515,7 +378,6 @@ int main(void)
     tcase_add_test(cases, test_cases_are_verified);
     tcase_add_loop_test(cases, test_attention_has_cases, 0, 3);
     tcase_add_test(cases, test_encoder);
-    tcase_add_test(cases, test_encoder_along_its_positions);
     tcase_add_test(cases, test_bits_are_those_of_single_values);
     tcase_add_test(cases, test_values_outside_are_refused);
     tcase_add_test(cases, test_interval_of_one_value);

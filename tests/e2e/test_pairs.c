@@ -1,0 +1,152 @@
+/* A request that gives two symbols intervals makes one module for all pairs of values: each gives, bit for bit, what
+ * the module for this pair alone gives. */
+#include "tests/lib/test.h"
+
+#include <stdio.h>
+
+#include "client/runtime/runtime.h"
+#include "client/verify/verify.h"
+#include "tests/lib/compiled.h"
+#include "tests/lib/intervals.h"
+
+/* Rows are as many as the product of both symbols; queries and keys follow one of them alone, and so do the rows of a
+ * transposed tensor, whose strides follow both. */
+static const char layer[] =
+    "sx 1\ngraph \"layer\" (batch in [1, 64], seq in [1, 512]) {\n"
+    "%x = parameter {name = \"x\", weight = 0} : f32[batch, seq, 40]\n"
+    "%w = parameter {name = \"w\", weight = 1} : f32[40, 48]\n"
+    "%v = parameter {name = \"v\", weight = 1} : f32[48, 40]\n"
+    "%0 = dot_general(%x, %w) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, seq, 48]\n"
+    "%1 = tanh(%0) : f32[batch, seq, 48]\n"
+    "%2 = dot_general(%1, %1) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], "
+    "rhs_contract = [2]} : f32[batch, seq, seq]\n"
+    "%3 = softmax(%2) {axis = 2} : f32[batch, seq, seq]\n"
+    "%4 = dot_general(%3, %1) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], "
+    "rhs_contract = [1]} : f32[batch, seq, 48]\n"
+    "%5 = dot_general(%4, %v) {lhs_contract = [2], rhs_contract = [0]} : f32[batch, seq, 40]\n"
+    "%6 = add(%x, %5) : f32[batch, seq, 40]\n"
+    "%7 = softmax(%6) {axis = 2} : f32[batch, seq, 40]\n"
+    "return %7 as \"y\"\n}\n";
+
+#define NAME(name_) .name = SX_SPAN_LITERAL(name_)
+
+static sx_ctx cx;
+static void setup(void)
+{
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    cx.fuel = SX_FUEL_DEFAULT;
+}
+static void teardown(void)
+{
+    sx_ctx_fini(&cx);
+}
+
+static const char *const targets[] = {"x86-64-v3", "x86-64-v4"};
+static sx_core_request request_of(const char *program, int target, const sx_interval *interval)
+{
+    return (sx_core_request){.ir = sx_span_of(program),
+                             .target = sx_span_of(targets[target]),
+                             .interval = interval,
+                             .interval_count = 2};
+}
+
+/* Every pair of a box, with all remainders of both symbols. */
+START_TEST(test_every_pair)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    const sx_interval interval[] = {{NAME("batch"), 1, 7}, {NAME("seq"), 1, 50}};
+    const sx_core_request request = request_of(layer, _i, interval);
+    sx_test_intervals t = {.variants = 1};
+    sx_test_compare_intervals(&cx, &request, &t);
+}
+END_TEST
+
+/* Batch and positions together: 40 pairs of the two. */
+START_TEST(test_encoder_of_both)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    const sx_interval interval[] = {{NAME("batch"), 1, 64}, {NAME("seq"), 1, 512}};
+    const char *encoder;
+    ck_sx_ok(&cx, sx_test_encoder_text(&cx, &encoder));
+    const sx_core_request request = request_of(encoder, _i, interval);
+    sx_test_intervals t = {.points = 40, .variants = 2};
+    sx_test_compare_intervals(&cx, &request, &t);
+    t.bytes += SX_TEST_ENCODER_WEIGHTS;
+    t.alone += SX_TEST_ENCODER_WEIGHTS;
+    ck_assert_msg(t.bytes <= 4 * t.alone, "%zu and %zu bytes", t.bytes, t.alone);
+}
+END_TEST
+
+START_TEST(test_encoder_along_its_positions)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    const sx_interval interval[] = {{NAME("seq"), 1, 512}, {NAME("batch"), 4, 4}};
+    const char *encoder;
+    ck_sx_ok(&cx, sx_test_encoder_text(&cx, &encoder));
+    const sx_core_request request = request_of(encoder, _i, interval);
+    sx_test_intervals t = {.points = 12, .variants = 8};
+    sx_test_compare_intervals(&cx, &request, &t);
+    t.bytes += SX_TEST_ENCODER_WEIGHTS;
+    t.alone += SX_TEST_ENCODER_WEIGHTS;
+    ck_assert_msg(t.bytes <= 4 * t.alone, "%zu and %zu bytes", t.bytes, t.alone);
+}
+END_TEST
+
+/* The corners of a box and its middle are compared with the program as sent; a value outside of either interval is
+ * refused, by the name of the symbol. */
+START_TEST(test_corners_and_outside)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    const sx_interval interval[] = {{NAME("batch"), 2, 5}, {NAME("seq"), 3, 40}};
+    const sx_core_request request = request_of(layer, _i, interval);
+    static const int64_t corner[][2] = {{2, 3}, {2, 40}, {5, 3}, {5, 40}, {3, 21}};
+    bool seen[SX_COUNT(corner)] = {false};
+    sxr_verify_options options = SXR_VERIFY_DEFAULT;
+    sx_buf bytes;
+    sx_buf_init(&bytes, (size_t)1 << 26);
+    ck_sx_ok(&cx, sxr_compile_verified(&cx, &request, &options, &bytes));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, &program));
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(module->variant_count, 1);
+    for (uint32_t i = 0; i < module->check_count; i++) {
+        sx_span name = sx_module_string(module, module->check[i].name);
+        bool whole = memmem(name.ptr, name.len, "program as sent", 15) != NULL;
+        for (uint32_t k = 0; k < SX_COUNT(corner) && whole; k++) {
+            int64_t points = corner[k][0] * corner[k][1] * 40;
+            seen[k] = seen[k] || module->check[i].points == (uint64_t)points;
+        }
+    }
+    for (uint32_t k = 0; k < SX_COUNT(corner); k++) {
+        ck_assert_msg(seen[k], "%d, %d", (int)corner[k][0], (int)corner[k][1]);
+    }
+    ck_sx_fails(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("batch"), 6), SX_INPUT,
+                "extent batch has 6; the module serves 2 to 5");
+    ck_sx_fails(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("seq"), 2), SX_INPUT,
+                "extent seq has 2; the module serves 3 to 40");
+    sxr_close(program);
+    sx_buf_fini(&bytes);
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("pairs");
+    TCase *cases = tcase_create("pairs");
+    tcase_set_timeout(cases, 500);
+    tcase_add_checked_fixture(cases, setup, teardown);
+    tcase_add_loop_test(cases, test_every_pair, 0, 2);
+    tcase_add_loop_test(cases, test_encoder_of_both, 0, 2);
+    tcase_add_loop_test(cases, test_encoder_along_its_positions, 0, 2);
+    tcase_add_loop_test(cases, test_corners_and_outside, 0, 2);
+    suite_add_tcase(suite, cases);
+    return sx_test_main(suite);
+}

@@ -1,0 +1,22 @@
+/* intervals.h - modules that serve intervals of symbols, beside those for single values. */
+#ifndef SX_TESTS_LIB_INTERVALS_H
+#define SX_TESTS_LIB_INTERVALS_H
+#include "client/runtime/runtime.h"
+#include "core/core.h"
+
+sx_code sx_test_compile_request(sx_ctx *cx, const sx_core_request *request, sx_buf *module);
+/* Which points are compared: `points` that are drawn with sx_test_seed, the ends first; 0: all that there are. Then
+ * how many variants the module may have. */
+typedef struct {
+    uint32_t points, variants;
+    /* The size of the module for all values, and of the largest of the others. */
+    size_t bytes, alone;
+} sx_test_intervals;
+/* The module for the intervals of the request, at most two, beside those for single values of them: the outputs have
+ * the same bits. Fails the test otherwise. */
+void sx_test_compare_intervals(sx_ctx *cx, const sx_core_request *all, sx_test_intervals *t);
+/* The encoder of the tests with a symbol, "seq", in the place of its 128 positions. In memory of cx. */
+sx_code sx_test_encoder_text(sx_ctx *cx, const char **text);
+/* Bytes of its weights, which a client writes into the module. */
+#define SX_TEST_ENCODER_WEIGHTS ((size_t)3161088)
+#endif
