@@ -218,6 +218,9 @@ typedef struct {
     double worst, allowed; /* the largest deviation found, and the largest that is allowed */
     sx_core_steps *rule;   /* the rules that have steps, in the order of the table */
     uint32_t rule_count;
+    /* Distinct programs inside regions (scan, while, cond), those inside them too, and their operations. Both
+     * programs have the same ones, which is checked: no step is in them. */
+    uint32_t body_count, body_node_count;
 } sx_core_proof;
 /* Checks a certificate and evaluates it (core/proof/certificate.h).
  *   errors   SX_INPUT the text is malformed, or a step does not hold; SX_INTERNAL two values differ although the

@@ -856,6 +856,47 @@ sx_code sx_pipe_search(sx_ctx *cx, const sx_core_request *request,
     return put_optimized(cx, request, graph, better, &found->report, image);
 }
 
+typedef struct {
+    sx_idmap map; /* by text: each program once */
+    const sx_program **program;
+    uint32_t count, capacity;
+} met_bodies;
+
+static bool same_body(const void *self, uint32_t id, const void *probe)
+{
+    const met_bodies *met = self;
+    return sx_span_equal(met->program[id]->text, ((const sx_program *)probe)->text);
+}
+
+/* Depth is bounded by SX_PROGRAM_DEPTH_MAX. */
+static sx_code count_bodies(sx_ctx *cx, const sx_graph *graph, met_bodies *met,
+                            sx_core_proof *proof)
+{
+    for (uint32_t n = 0; n < graph->node_count; n++) {
+        sx_attr attr = *sx_graph_attr(graph, &graph->node[n]);
+        const sx_program **field[SX_ATTR_PROGRAMS_MAX];
+        uint32_t count = sx_attr_programs(&attr, field);
+        for (uint32_t k = 0; k < count; k++) {
+            const sx_program *program = *field[k];
+            uint64_t hash = sx_hash64(program->text, 0);
+            if (sx_idmap_find(&met->map, hash, same_body, met, program) != SX_IDMAP_NONE) {
+                continue;
+            }
+            void *array = met->program;
+            SX_TRY(sx_grow(cx, &array, &met->capacity, met->count + 1, sizeof(*met->program)));
+            met->program = array;
+            met->program[met->count] = program;
+            SX_TRY(sx_idmap_put(cx, &met->map, hash, met->count++));
+            for (uint32_t i = 0; i < program->graph->node_count; i++) {
+                proof->body_node_count += program->graph->node[i].input_count > 0 ? 1 : 0;
+            }
+            SX_TRY(count_bodies(cx, program->graph, met, proof));
+        }
+    }
+    proof->body_count = met->count;
+    return SX_OK;
+}
+
 sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)
 {
     sx_certificate certificate;
@@ -870,6 +911,8 @@ sx_code sx_core_prove(sx_ctx *cx, sx_span text, sx_core_proof *proof)
                              .output_evaluated = certificate.evaluation.output_evaluated,
                              .worst = certificate.evaluation.worst,
                              .allowed = certificate.evaluation.allowed};
+    met_bodies met = {0};
+    SX_TRY(count_bodies(cx, proof->input, &met, proof));
     proof->rule = SX_NEW_ARRAY(cx, sx_core_steps, SX_RULE_COUNT);
     if (proof->rule == NULL) {
         return cx->error.code;

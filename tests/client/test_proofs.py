@@ -41,6 +41,28 @@ def test_golden(folder):
     assert len(steps) >= 20 and sum(1 for count in steps.values() if count > 0) > len(steps) / 2, steps
 
 
+def test_bodies(folder):
+    """A proof says how many programs inside regions it has no steps for, and holds for none that differ."""
+    source, proof = ROOT / "tests" / "golden" / "ir" / "regions.sx", folder / "proof"
+    sx("optimize", source, "--no-daemon", "-o", folder / "better.sx", "--proof", proof, "--dim=batch=2")
+    assert json.loads(sx("prove", proof, "--json"))["bodies"] == {"programs": 7, "operations": 9}
+    assert "7 programs with 9 operations, the same before and after" in sx("prove", proof)
+    text = proof.read_text()
+    for body, other in (("add(%1, %1)", "multiply(%1, %1)"), ("subtract(%0, %1)", "add(%0, %1)"),
+                        ("maximum(%0, %1)", "minimum(%0, %1)"), ("direction = lt", "direction = le")):
+        head, rest = text.split("\noutput ", 1)
+        size, rest = rest.split("\n", 1)
+        before, after = rest[:int(size)].rsplit(body, 1)
+        program = before + other + after
+        proof.write_text(f"{head}\noutput {len(program)}\n{program}{rest[int(size):]}")
+        done = subprocess.run([CLIENT, "prove", proof], capture_output=True, text=True, timeout=120)
+        assert done.returncode == 4 and "output '" in done.stderr, (body, done.stderr)
+    plain = ROOT / "tests" / "golden" / "egraph" / "softmax.sx"
+    sx("optimize", plain, "--no-daemon", "-o", folder / "better.sx", "--proof", proof)
+    assert json.loads(sx("prove", proof, "--json"))["bodies"] == {"programs": 0, "operations": 0}
+    assert "bodies" not in sx("prove", proof)
+
+
 def test_models(folder):
     models = sorted((ROOT / "tests" / "models").glob("*.onnx"))
     for source in models:

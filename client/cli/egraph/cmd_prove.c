@@ -45,6 +45,10 @@ static sx_code print_json(sxc_cli *cli, const sx_core_proof *proof, sx_buf *out)
     sxc_json_int(out, "parts", proof->part_count);
     sxc_json_int(out, "steps", proof->step_count);
     sxc_json_int(out, "terms", proof->term_count);
+    sxc_json_open(out, "bodies", '{');
+    sxc_json_int(out, "programs", proof->body_count);
+    sxc_json_int(out, "operations", proof->body_node_count);
+    sxc_json_close(out, '}');
     sxc_json_open(out, "evaluated", '{');
     sxc_json_int(out, "steps", proof->step_evaluated);
     sxc_json_int(out, "outputs", proof->output_evaluated);
@@ -88,6 +92,13 @@ static sx_code print_text(sxc_cli *cli, const sx_core_proof *proof, sx_buf *out)
     sxc_table table;
     sx_buf_print(out, "holds: %u steps over %u terms; %u operations became %u\n", proof->step_count,
                  proof->term_count, proof->input->node_count, proof->output->node_count);
+    if (proof->body_count > 0) {
+        sx_buf_print(
+            out,
+            "bodies of scan, while and cond: %u programs with %u operations, the same before and "
+            "after; no step is in them, compile improves them behind the proof\n",
+            proof->body_count, proof->body_node_count);
+    }
     print_evaluated(proof, out);
     sxc_table_init(&table, cli->cx, "RULE|CLASS|>STEPS");
     for (uint32_t i = 0; i < proof->rule_count; i++) {

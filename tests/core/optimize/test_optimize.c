@@ -470,8 +470,8 @@ typedef struct {
     sx_rng rng;
     sx_node_id value[POOL + 80];
     uint32_t count;
-    double
-        nudge; /* so much higher are the values that comparisons and conversions to integers read */
+    /* So much higher are the values that comparisons and conversions to integers read. */
+    double nudge;
 } maker;
 
 static uint32_t draw(maker *m, uint32_t bound)
