@@ -275,7 +275,9 @@ def test_what_is_in_the_key():
         return lambda: compiled(function, **options)(*args)
 
     misses(of(x), of(torch.randn(4, 5)))
+    misses(of(x[:2]), of(x[:3]))  # in the same memory, with the same strides
     misses(of(x), of(x.double()))
+    misses(of(x), of(x.view(torch.int32)))
     misses(of(x), of(x.t()))
     leaf = x.clone().requires_grad_()
     misses(of(x), lambda: compiled(f)(leaf).sum().backward())

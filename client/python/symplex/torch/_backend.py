@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable
+from typing import Any, Callable, Mapping
 
 import torch
 from torch import fx
@@ -20,10 +20,13 @@ _WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "silu", "embedding_dens
           "select_scatter", "slice_scatter", "tril", "triu", "roll", "leaky_relu", "elu", "stack")
 
 
+def broken_up(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[..., Any]]:
+    return {k: v for k, v in table.items() if k._schema.name.split("::")[1] not in _WHOLE}
+
+
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    table = core_aten_decompositions()
-    return {k: v for k, v in table.items() if k._schema.name.split("::")[1] not in _WHOLE}
+    return broken_up(core_aten_decompositions())
 
 
 @functools.cache
@@ -36,12 +39,12 @@ def _warm() -> Any:
         return None
 
 
-def _options(given: dict[str, Any] | None) -> Options:
+def options_of(given: dict[str, Any] | None) -> Options:
     given = dict(given or {})
     strict, warm = bool(given.pop("strict", False)), bool(given.pop("warm", True))
     unknown = sorted(set(given) - set(_OPTIONS))
     if unknown:
-        raise UsageError(f"torch.compile, options: {', '.join(unknown)}; known are strict, warm, {', '.join(_OPTIONS)}")
+        raise UsageError(f"symplex.torch, options: {', '.join(unknown)}; known are strict, warm, {', '.join(_OPTIONS)}")
     return Options(strict, warm, given)
 
 
@@ -50,7 +53,7 @@ def backend(module: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any
     """`torch.compile(model, backend="symplex", options={...})`: "strict", "warm", and options of symplex.compile."""
     if mode not in (None, "default"):
         raise UsageError(f"torch.compile, mode: {mode!r}, known is 'default'")
-    settings = _options(options)
+    settings = options_of(options)
 
     def make(forward: Callable[[Built], None], backward: Callable[[Built], None]) -> Callable[..., Any]:
         """By AOT autograd; both are told what was built."""
