@@ -36,6 +36,38 @@ double sx_cost_floor(const sx_device *device, const sx_analysis *a)
 
 /* ---- contractions ---- */
 
+#define WAYS 16.0         /* of the second level of a core */
+#define APART_LINE_NS 6.0 /* a line of its own from the shared level, several being on their way */
+
+/* Cycles in which a strip waits for an operand each of whose steps of k has `bytes` side by side and lies `step` bytes
+ * behind the last. Where the step is a multiple of a power of two, lines meet in few sets of the second level; what
+ * does not stay there comes again for each strip, and no prefetch follows it. */
+static double apart_cycles(const sx_device *device, double k, double step, double bytes)
+{
+    double sets = device->l2_bytes / (WAYS * LINE_BYTES), apart = 1;
+    double lines = sx_whole(bytes / LINE_BYTES);
+    while (apart < sets && fmod(step, 2 * apart * LINE_BYTES) == 0) {
+        apart *= 2;
+    }
+    double room = device->l2_bytes / 2 * sx_least(1, lines / apart);
+    bool waits = device->l3_bytes_per_ns > 0 && step >= LINE_BYTES && k * lines * LINE_BYTES > room;
+    return waits ? k * lines * APART_LINE_NS * device->ghz : 0;
+}
+
+/* The same for both operands: the right one where it is not packed, the left one where its rows lie side by side. */
+static double operands_apart_cycles(const sx_device *device, const sx_analysis *a, bool packed,
+                                    double row_step, double width)
+{
+    uint32_t d = sx_view_inner_reduced(&a->view);
+    if (d == SX_NO_DIM) {
+        return 0;
+    }
+    double k = (double)a->extent[SX_ROLE_SUM];
+    double left = (double)a->view.stride[a->lhs][d] * a->lane_bytes;
+    return apart_cycles(device, k, left, LINE_BYTES) +
+           (packed ? 0 : apart_cycles(device, k, row_step, width * a->lane_bytes));
+}
+
 /* Cycles one core needs for a strip of `rows` rows by a panel over all of k. */
 static double strip_cycles(const sx_device *device, const sx_analysis *a,
                            const sx_contraction_tiles *t, double rows)
@@ -55,7 +87,8 @@ static double strip_cycles(const sx_device *device, const sx_analysis *a,
     double strided = row_step <= 1024  ? 1.04
                      : row_step < 4096 ? 1.12
                                        : 1.25; /* few lines of each page: no prefetch */
-    return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors;
+    return fmax(k * cycles, feed) * (packed ? 1.0 : strided) + STRIP_CYCLES + rows * vectors +
+           operands_apart_cycles(device, a, packed, row_step, width);
 }
 
 double sx_model_distinct_bytes(const sx_analysis *a, uint32_t argument)

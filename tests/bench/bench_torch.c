@@ -1,6 +1,7 @@
-/* bench_torch.c - torch.compile with symplex as its back end against its default, Inductor, each in a process of its
- * own that takes turns with the other: what a call of a tiny function costs, and models of tests/frameworks. It needs
- * what deploy/install-deps.sh frameworks installs; Inductor calls the system's C++ compiler. */
+/* bench_torch.c - frameworks with symplex as their compiler against their own: torch.compile against Inductor,
+ * symplex.jax.jit against jax.jit; each in a process of its own that takes turns with the other. What a call of a tiny
+ * function costs, and models. PyTorch is what deploy/install-deps.sh frameworks installs; Inductor calls the system's
+ * C++ compiler. */
 #include "tests/bench/bench.h"
 
 #include <stdio.h>
@@ -12,33 +13,44 @@
 
 typedef struct {
     const char *name;
-    uint32_t calls; /* of one answer, as peer_torch.py has it */
-} torch_case;
-static const torch_case cases[] = {{"call", 2000}, {"block", 4}, {"resnet", 4}, {"bert", 2},
-                                   {"gpt2", 2},    {"llama", 4}, {"vit", 2},    {"unet", 4}};
+    uint32_t calls; /* of one answer, as the script has it */
+} framework_case;
+typedef struct {
+    const char *name; /* of the bench */
+    char *python, *script;
+    const char *own; /* compiler of the framework */
+    const framework_case *cases;
+    uint32_t case_count;
+} framework;
 
-static bool start(sx_bench_peer *peer, const char *backend, const char *name, uint32_t threads)
+static const framework_case torch_cases[] = {{"call", 2000}, {"block", 4}, {"resnet", 4},
+                                             {"bert", 2},    {"gpt2", 2},  {"llama", 4},
+                                             {"vit", 2},     {"unet", 4}};
+static const framework_case jax_cases[] = {
+    {"call", 2000}, {"block", 4}, {"bert", 2}, {"gpt2", 2}, {"resnet", 4}};
+
+static bool start(sx_bench_peer *peer, const framework *f, const char *compiler, const char *name,
+                  uint32_t threads)
 {
-    char script[] = SX_SOURCE_DIR "/tests/bench/peer_torch.py";
-    char python[] = SX_SOURCE_DIR "/tests/tools/frameworks.sh";
     char folder[] = SX_BINARY_DIR "/python";
     char words[3][32];
-    (void)snprintf(words[0], sizeof(words[0]), "%s", backend);
+    (void)snprintf(words[0], sizeof(words[0]), "%s", compiler);
     (void)snprintf(words[1], sizeof(words[1]), "%s", name);
     (void)snprintf(words[2], sizeof(words[2]), "%u", threads);
     return sx_bench_peer_start(
-        peer, (char *[]){python, script, words[0], words[1], words[2], folder, NULL});
+        peer, (char *[]){f->python, f->script, words[0], words[1], words[2], folder, NULL});
 }
 
-static int measure(const sx_bench_options *options, const torch_case *c, uint32_t rounds)
+static int measure(const sx_bench_options *options, const framework *f, const framework_case *c,
+                   uint32_t rounds)
 {
-    static const char *const backend[2] = {"symplex", "inductor"};
+    const char *const compiler[2] = {"symplex", f->own};
     uint32_t threads = options->threads > 0 ? options->threads : 1;
     sx_bench_peer peer[2];
     double sample[2][ROUNDS_MAX];
     bool good = true;
     for (int side = 0; side < 2; side++) {
-        good = start(&peer[side], backend[side], c->name, threads) && good;
+        good = start(&peer[side], f, compiler[side], c->name, threads) && good;
     }
     for (uint32_t r = 0; good && r < rounds; r++) {
         for (int side = 0; good && side < 2; side++) {
@@ -47,7 +59,7 @@ static int measure(const sx_bench_options *options, const torch_case *c, uint32_
         }
     }
     if (good) {
-        sx_bench_put(options, &(sx_bench_row){.bench = "torch",
+        sx_bench_put(options, &(sx_bench_row){.bench = f->name,
                                               .case_name = c->name,
                                               .metric = "run",
                                               .value = sx_bench_median(sample[0], rounds),
@@ -55,7 +67,7 @@ static int measure(const sx_bench_options *options, const torch_case *c, uint32_
                                               .peer = peer[1].name,
                                               .peer_value = sx_bench_median(sample[1], rounds)});
     } else {
-        (void)fprintf(stderr, "symplex-bench torch: case %s does not run\n", c->name);
+        (void)fprintf(stderr, "symplex-bench %s: case %s does not run\n", f->name, c->name);
     }
     sx_bench_peer_stop(
         &peer[1]); /* it was started later, and holds the other's end of the pipe open */
@@ -63,14 +75,31 @@ static int measure(const sx_bench_options *options, const torch_case *c, uint32_
     return good ? 0 : 1;
 }
 
-int sx_bench_torch(const sx_bench_options *options)
+static int measure_all(const sx_bench_options *options, const framework *f)
 {
     uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
+    rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
     int status = 0;
-    for (uint32_t i = 0; i < SX_COUNT(cases) && status == 0; i++) {
-        status = sx_bench_wants(options, cases[i].name)
-                     ? measure(options, &cases[i], rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX)
-                     : 0;
+    for (uint32_t i = 0; i < f->case_count && status == 0; i++) {
+        bool wanted = sx_bench_wants(options, f->cases[i].name);
+        status = wanted ? measure(options, f, &f->cases[i], rounds) : 0;
     }
     return status;
+}
+
+int sx_bench_torch(const sx_bench_options *options)
+{
+    static char script[] = SX_SOURCE_DIR "/tests/bench/peer_torch.py";
+    static char python[] = SX_SOURCE_DIR "/tests/tools/frameworks.sh";
+    const framework torch = {"torch",    python,      script,
+                             "inductor", torch_cases, SX_COUNT(torch_cases)};
+    return measure_all(options, &torch);
+}
+
+int sx_bench_jax(const sx_bench_options *options)
+{
+    static char script[] = SX_SOURCE_DIR "/tests/bench/peer_jax.py";
+    static char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
+    const framework jax = {"jax", python, script, "xla", jax_cases, SX_COUNT(jax_cases)};
+    return measure_all(options, &jax);
 }

@@ -31,6 +31,7 @@ static const bench table[] = {
      sx_bench_compile},
     {"interval", "one module for an interval beside those for single values, at several of them",
      sx_bench_interval},
+    {"jax", "symplex.jax.jit against jax.jit: a call of a tiny function, models", sx_bench_jax},
     {"legality", "proof of each emitted kernel of a model, and isl on its schedule",
      sx_bench_legality},
     {"egraph",
