@@ -376,6 +376,20 @@ def test_donated_arguments():
         assert useless(F32) == F32.sum()
     assert "no result has the type of the donated argument 'x', f32[3, 4]" in str(caught[0].message)
     assert "no result has the type" in symplex.explain(useless)[0].notes[0]
+    # an argument that is returned as it came is a result of its own: the other one lies in it
+    y = F32.copy()
+    same, moved = jit(lambda x, y: (y, x + y), donate_argnums=1)(F32 + 1, y)
+    equal(same, F32)
+    assert moved.ctypes.data == y.ctypes.data != same.ctypes.data and np.array_equal(moved, 2 * F32 + 1)
+    fails(symplex.Unimplemented, "donated arguments beside numpy.linalg.svd, which is a call of the host",
+          jit(lambda x: x + np.linalg.svd(x)[1].sum(), donate_argnums=0), F32.copy())
+
+
+def test_what_cannot_be_compiled_names_the_function():
+    def scaled(x, *, by):
+        return x * by
+    error = fails(symplex.InputError, "target 'abacus' is unknown", jit(scaled, target="abacus"), F32, by=F64)
+    assert "while scaled(x: f32[3, 4], by: f64[3, 4]) was compiled" in error.__notes__[0], error.__notes__
 
 
 def test_decorators():
