@@ -1,5 +1,6 @@
 /* main.c - symplex-client: finds the command, parses its options, prints its error. */
 #include <getopt.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -271,6 +272,7 @@ int main(int argc, char **argv)
 {
     static sx_ctx cx;
     static sxc_cli cli;
+    (void)signal(SIGXFSZ, SIG_IGN); /* a file that may not grow is an error of write, not the end */
     sx_ctx_init(&cx, (size_t)16 << 30);
     cx.fuel = UINT64_MAX;
     cli.cx = &cx;

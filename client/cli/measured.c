@@ -1,14 +1,17 @@
 #include "client/cli/measured.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "client/file.h"
 #include "client/record.h"
 #include "client/runtime/cpu.h"
 #include "core/core.h"
 #include "core/search/correction.h"
+#include "trust/trust.h"
 
 #define TURN "turn" /* never put: whoever has its lease tunes */
 #define TURN_MS 3600000
@@ -41,6 +44,38 @@ static sx_code file_name(const sxc_cli *cli, char name[SXC_MEASURED_NAME_MAX])
     return SX_OK;
 }
 
+static bool is_there(const char *path)
+{
+    struct stat status;
+    return stat(path, &status) == 0;
+}
+
+/* Before anything is measured: the state folder is made, and the folder of the file takes files. */
+static sx_code prepare_file(const sxc_cli *cli, const char *name)
+{
+    char folder[SXC_MEASURED_NAME_MAX];
+    bool own = !sxc_given(cli, SXC_TIMES) && sxc_state_folder(folder);
+    if (own && !is_there(folder)) {
+        sx_code code = sx_trust_make_folder(cli->cx, "what is measured", folder);
+        if (code != SX_OK) {
+            sx_hint(cli->cx, "Name another file with --times.");
+            return code;
+        }
+    }
+    (void)snprintf(folder, sizeof(folder), "%s", name);
+    char *last = strrchr(folder, '/');
+    if (last != NULL) {
+        last[last == folder ? 1 : 0] = '\0';
+    }
+    if (access(last != NULL ? folder : ".", W_OK) != 0) {
+        const char *why = strerror(errno);
+        sx_hint(cli->cx, "Name another file with --times.");
+        return SX_FAIL(cli->cx, SX_INPUT, "%s: what is measured cannot be kept there: %s", name,
+                       why);
+    }
+    return SX_OK;
+}
+
 static sx_code read_file(sx_ctx *cx, const char *path, sx_buf *text)
 {
     FILE *file;
@@ -54,12 +89,6 @@ static sx_code read_file(sx_ctx *cx, const char *path, sx_buf *text)
     (void)fclose(file);
     return failed ? SX_FAIL(cx, SX_INPUT, "%s: cannot be read", path)
                   : sx_buf_check(cx, text, "measured rows");
-}
-
-static bool is_there(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0;
 }
 
 sx_code sxc_measured_read(const sxc_cli *cli, sx_span *text)
@@ -158,7 +187,8 @@ sx_code sxc_measured_open(sxc_cli *cli, const char *machine, sxc_measured_place 
         }
         sx_ctx_reset_error(cli->cx);
     }
-    return file_name(cli, place->name);
+    SX_TRY(file_name(cli, place->name));
+    return prepare_file(cli, place->name);
 }
 
 void sxc_measured_close(sxc_measured_place *place)

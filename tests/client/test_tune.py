@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -24,8 +25,7 @@ HEAD = "symplex measured 3\n"
 
 
 def sx(*arguments, status=0, **environment):
-    surroundings = dict(os.environ, SYMPLEX_SOCKET=str(TMP / "nobody.sock"), XDG_STATE_HOME=str(TMP / "state"),
-                        **environment)
+    surroundings = dict(os.environ, SYMPLEX_SOCKET=str(TMP / "nobody.sock"), **{"XDG_STATE_HOME": str(TMP / "state"), **environment})
     done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
                           env=surroundings, cwd=TMP)
     assert done.returncode == status, (arguments, done)
@@ -41,7 +41,19 @@ def result_of(module):
     return numpy.load(TMP / "out" / "out.npy").tobytes()
 
 
-(TMP / "state" / "symplex").mkdir(parents=True)
+# Where nothing can be kept it is said before anything is measured; a folder that is missing is made.
+(TMP / "file").write_text("")
+said = sx("tune", *GEMM, status=4, XDG_STATE_HOME=str(TMP / "file")).stderr
+assert "what is measured" in said and "--times" in said, said
+said = sx("tune", *GEMM, "--times", TMP / "no" / "times", status=4).stderr
+assert "no/times: what is measured cannot be kept there: No such file" in said, said
+# A file that may not grow is an error that names it, and leaves nothing.
+for blocks in (0, 4):
+    done = subprocess.run([CLIENT, "compile", *GEMM, "--no-daemon", "-o", "cut.sxm"], capture_output=True, text=True,
+                          timeout=300, check=False, cwd=TMP, preexec_fn=lambda: resource.setrlimit(
+                              resource.RLIMIT_FSIZE, (1024 * blocks, 1024 * blocks)))
+    assert done.returncode in (4, 6) and "died" not in done.stderr and "File too large" in done.stderr, done
+    assert not list(TMP.glob("cut.sxm*"))
 
 # What tune says: each kernel with its times, and all of them in a file. Of three pairs nothing is certain.
 said = json.loads(sx("tune", *GEMM, "--repeat", "3", "--json", "-o", "tuned.sxm").stdout)
