@@ -599,22 +599,23 @@ static sx_code compare_others(sx_ctx *cx, state *t, const piece *p, uint64_t num
     return SX_OK;
 }
 
-/* Runs the piece under a schedule of the whole. Results of fewer columns may be none that a copy engine can store: then
- * threads store them. */
+/* Runs the piece under a schedule of the whole. Results of fewer columns may be none that a copy engine can store, and
+ * fewer rows none that are visited together: then threads store them, and rows follow each other. */
 static sx_code run_under(sx_ctx *cx, state *t, const piece *p, const sx_schedule *schedule,
                          uint64_t order, uint64_t *numerics, uint8_t **bits)
 {
     uint64_t *instructions = &t->evidence->instructions;
     sx_block_tiles tiles;
     sx_code code = run_piece(cx, t->s, p, schedule, order, numerics, bits, instructions);
-    if (code != SX_UNIMPLEMENTED || !sx_block_tiles_of(schedule, &tiles) || tiles.stores == 0) {
+    if (code != SX_UNIMPLEMENTED || !sx_block_tiles_of(schedule, &tiles) ||
+        tiles.stores + tiles.raster == 0) {
         return code;
     }
     sx_ctx_reset_error(cx);
-    sx_schedule by_threads;
-    tiles.stores = 0;
-    sx_schedule_block(&tiles, &by_threads);
-    return run_piece(cx, t->s, p, &by_threads, order, numerics, bits, instructions);
+    sx_schedule plain;
+    tiles.stores = tiles.raster = 0;
+    sx_schedule_block(&tiles, &plain);
+    return run_piece(cx, t->s, p, &plain, order, numerics, bits, instructions);
 }
 
 /* Runs the box and compares it. `schedule` NULL: the one that is chosen for it, whose plan must be that of the base. */
@@ -795,6 +796,7 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         tiles.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
         tiles.apart = tiles.slice != 0 && sx_slices_apart(a) && sx_rng_below(&t->rng, 2) != 0;
         tiles.stores = tiles.apart ? 0 : tiles.stores;
+        tiles.raster = tiles.apart ? 0 : 2 * (uint32_t)sx_rng_below(&t->rng, 2);
     } else {
         tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);
         tiles.thread_columns = (uint32_t)draw_power(&t->rng, 0, 2);

@@ -13,6 +13,7 @@
  *
  * The registers follow laws that were found by assembling small kernels for sm_80 to sm_120 with ptxas 13.0. What
  * is marked as an estimate below was not measured. */
+#include "core/base/grid.h"
 #include "core/cost/model.h"
 
 /* Estimates, in cycles: the start of a block (its launch, addresses, layouts); the wait of all its warps at a stage. */
@@ -162,6 +163,14 @@ double sx_block_slots(const sx_block_problem *p, const sx_block_tiles *t)
     return (double)t->warp_rows * (double)t->warp_columns * p->stored / (SX_GROUP_ROWS * row);
 }
 
+bool sx_block_has_raster(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double rows = sx_whole(p->rows / (double)t->rows);
+    return p->batch == 1 && rows > t->raster && sx_whole(rows / t->raster) * t->raster == rows &&
+           sx_whole(p->columns / (double)t->columns) <= SX_GRID_YZ_MAX &&
+           p->factor[1].distinct > p->room;
+}
+
 double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double left = (double)t->steps * (double)t->rows * p->factor[0].element;
@@ -297,14 +306,17 @@ static double stage_together(const sx_block_problem *p, const sx_block_tiles *t,
 /* ---- the whole ---- */
 
 /* Bytes to and from memory. Blocks that run at once read what they share once; the right argument comes again for each
- * row of blocks that they do not reach, the left one for each group of columns, unless the second level holds it. */
+ * row of blocks that they do not reach, the left one for each group of columns, unless the second level holds it. Where
+ * rows are visited together, they go over the columns once for all of them, and their part of the left one stays. */
 static double moved_bytes(const sx_block_problem *p, const sx_block_tiles *t, double row_blocks,
                           double column_blocks, double at_once)
 {
     double left = p->factor[0].distinct, right = p->factor[1].distinct;
     double panel = (double)t->rows * p->sum * p->factor[0].element;
-    double again_right = row_blocks * column_blocks / sx_most(at_once, column_blocks);
-    double again_left = column_blocks / at_once;
+    double together = sx_most(1, t->raster);
+    panel *= together;
+    double again_right = row_blocks * column_blocks / sx_most(at_once, together * column_blocks);
+    double again_left = together * column_blocks / at_once;
     again_right = right / p->batch <= p->room ? 1 : sx_most(1, again_right);
     again_left = panel <= p->room ? 1 : sx_most(1, again_left);
     return p->bytes + (again_left - 1) * left + (again_right - 1) * right;

@@ -63,6 +63,9 @@ uint32_t sx_block_registers(const sx_block_problem *problem, const sx_block_tile
 double sx_block_shared_bytes(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* Slots of the result that a group of warps fills, one after the other, where the copy engine stores it. */
 double sx_block_slots(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* Can tiles->raster rows of blocks be visited together, and is it of use: does the second level not hold the right
+ * factor anyhow? */
+bool sx_block_has_raster(const sx_block_problem *problem, const sx_block_tiles *tiles);
 uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* sx_cost_schedule for tiles of which a core holds at least one block. */
 double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);

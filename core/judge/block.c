@@ -44,8 +44,12 @@ static bool check_grid(const block *b)
     }
     int64_t rows = sx_ceil_div_i64(t->rows, t->block_rows);
     int64_t columns = sx_ceil_div_i64(t->columns, t->block_columns);
-    if (!ok || b->part->grid[0] != batches || b->part->grid[1] != rows ||
-        b->part->grid[2] != columns) {
+    const int64_t *grid = b->part->grid;
+    bool together = t->raster > 0; /* points are (group of rows, column, row of the group) */
+    ok = ok && (together ? batches == 1 && grid[0] * t->raster == rows && grid[1] == columns &&
+                               grid[2] == t->raster && !sx_grid_is_folded(grid)
+                         : grid[0] == batches && grid[1] == rows && grid[2] == columns);
+    if (!ok) {
         (void)sx_refuse(b->g, "the grid is not that of %lld matrices in %lld x %lld blocks",
                         (long long)batches, (long long)rows, (long long)columns);
         return false;

@@ -426,8 +426,12 @@ typedef struct {
     /* Where a copy engine copies: the slots, of each group of warps, from which it stores the result while the group
      * goes on; 0: threads store it themselves. */
     uint32_t stores;
+    /* So many rows of blocks are visited together, column by column, so that those which run at once share both factors
+     * in the second level of the cache; 0: one row after another. */
+    uint32_t raster;
 } sx_block_tiles;
 #define SX_BLOCK_STORES_MAX 2
+#define SX_BLOCK_RASTER_MAX 64
 /* Rows of a slot of the result have at most so many bytes: one copy stores SX_GROUP_ROWS of them. */
 #define SX_STORE_ROW_BYTES 128
 /* Bytes of an element of a result that a copy engine can store, of a contraction as blocks see it: elements of 2 or 4
@@ -446,6 +450,7 @@ static inline bool sx_block_by_engine(const sx_block_tiles *tiles)
  * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. Where the
  * sides are swapped, n stands in the places of m:
  * `grid(b, n/64, m/16) loop(k/64) warp(n/64, m/16) matrix(n/64, m/16, k/16)`.
+ * Rows that are visited together stand around the columns, `grid(b, m/1024, n/128, m/128)`.
  * A result that the copy engine stores is staged, too: `stage(arg0: shared x4, arg1: shared x4, result: shared x2)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */

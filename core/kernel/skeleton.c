@@ -152,8 +152,14 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
         SX_ASSERT(t->slice != 0);
         add(s, SX_BIND_GRID, SX_ROLE_SUM, t->slice);
     }
-    add(s, SX_BIND_GRID, row, t->rows);
-    add(s, SX_BIND_GRID, column, t->columns);
+    if (t->raster > 0) {
+        add(s, SX_BIND_GRID, row, t->rows * t->raster);
+        add(s, SX_BIND_GRID, column, t->columns);
+        add(s, SX_BIND_GRID, row, t->rows);
+    } else {
+        add(s, SX_BIND_GRID, row, t->rows);
+        add(s, SX_BIND_GRID, column, t->columns);
+    }
     if (t->slice != 0 && !t->apart) {
         add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->slice);
     }
@@ -241,6 +247,14 @@ bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
     const int64_t rest[] = {STEP(row, MATRIX), STEP(column, MATRIX), STEP(SX_ROLE_SUM, MATRIX),
                             STEP(row, LANE), STEP(column, LANE)};
 #undef STEP
+    int64_t own_rows = sx_schedule_step(s, row, SX_BIND_GRID, 1);
+    if (own_rows != 0) {
+        if (t->rows / own_rows > SX_BLOCK_RASTER_MAX) {
+            return false;
+        }
+        t->raster = (uint32_t)(t->rows / own_rows);
+        t->rows = own_rows;
+    }
     int64_t inner = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
     if (inner != 0) {
         t->slice = t->steps;

@@ -70,11 +70,28 @@ static void turn_rows(sx_nvidia_block *k)
                index[0]);
 }
 
+/* The block in row raster * (group of rows) + (row of the group), of the only matrix. */
+static void find_point_together(sx_nvidia_block *k)
+{
+    sx_ptx_builder *b = &k->l.b;
+    sx_ptx_arg group = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Z);
+    k->point[0] = zero(k);
+    k->point[1] = sx_ptx_register(b, SX_PTX_B32);
+    SX_PTX_PUT(b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), k->point[1], group,
+               sx_ptx_imm(k->tile->raster), sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X));
+    k->point[2] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y);
+    split(k, k->point[0], k->tile->batch, k->tile->batch_count, k->batch);
+}
+
 /* The point of the grid, by the rule of core/base/grid.h or as turn_rows says, and the indices along the dimensions of
  * the batch. */
 static void find_point(sx_nvidia_block *k)
 {
     const sx_tile *tile = k->tile;
+    if (tile->raster > 0) {
+        find_point_together(k);
+        return;
+    }
     if (sx_grid_is_folded(k->grid)) {
         split(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X), k->grid, 3, k->point);
     } else {

@@ -21,6 +21,7 @@ static const int64_t matrix_warp_rows[] = {64, 32, 16};
 static const int64_t matrix_warp_columns[] = {128, 64, 32, 16, 8};
 static const uint32_t thread_tiles[] = {8, 4, 2, 1};
 static const uint32_t depths[] = {2, 3, 4, 6, 8};
+static const uint32_t rasters[] = {4, 8, 16};
 /* Points of the space for each tile of a block, and of a warp, about. */
 #define INSIDE_WARP (3 * SX_COUNT(depths))
 #define INSIDE_BLOCK (SX_COUNT(matrix_warp_rows) * SX_COUNT(matrix_warp_columns) * INSIDE_WARP)
@@ -85,6 +86,25 @@ static int64_t power_above(int64_t x)
     return power;
 }
 
+/* With the rows of blocks that are best visited together: the fewest of equal ones. */
+static double price_raster(blocks *b)
+{
+    b->t.raster = 0;
+    double least = sx_cost_block(b->problem, &b->t);
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < SX_COUNT(rasters) && !b->t.apart && !b->space->a->steady; i++) {
+        b->t.raster = rasters[i];
+        if (!sx_block_has_raster(b->problem, &b->t)) {
+            continue;
+        }
+        double ns = sx_cost_block(b->problem, &b->t);
+        best = ns < least ? rasters[i] : best;
+        least = ns < least ? ns : least;
+    }
+    b->t.raster = best;
+    return least;
+}
+
 /* A block with so many stages, whose results threads store or, where it can, the copy engine: from two slots of each
  * group of warps, or from one where a core holds more blocks then. The least price. */
 static sx_code price_stores(blocks *b, double *least)
@@ -104,7 +124,7 @@ static sx_code price_stores(blocks *b, double *least)
             continue;
         }
         before = held;
-        double ns = sx_cost_block(b->problem, &b->t);
+        double ns = price_raster(b);
         *least = *least == 0 || ns < *least ? ns : *least;
         if (sx_search_wants(b->space, ns)) {
             sx_schedule schedule;
@@ -114,7 +134,7 @@ static sx_code price_stores(blocks *b, double *least)
             b->space->result->considered++;
         }
     }
-    b->t.stores = 0;
+    b->t.stores = b->t.raster = 0;
     return SX_OK;
 }
 

@@ -1,6 +1,7 @@
 /* check.c - parts with tiles are well formed. */
 #include <string.h>
 
+#include "core/base/grid.h"
 #include "core/tile/fragment.h"
 #include "core/tile/online.h"
 #include "core/tile/unfold.h"
@@ -261,6 +262,24 @@ static sx_code check_view(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
     return SX_OK;
 }
 
+bool sx_tile_grid(const sx_tile *tile, int64_t grid[3])
+{
+    int64_t batch = 1, rows = sx_ceil_div_i64(tile->rows, tile->block_rows);
+    for (uint32_t d = 0; d < tile->batch_count; d++) {
+        batch *= tile->batch[d]; /* within SX_SPACE_MAX: the view was checked */
+    }
+    grid[0] = batch;
+    grid[1] = rows;
+    grid[2] = sx_ceil_div_i64(tile->columns, tile->block_columns);
+    if (tile->raster == 0) {
+        return true;
+    }
+    grid[0] = rows / tile->raster;
+    grid[1] = grid[2];
+    grid[2] = tile->raster;
+    return batch == 1 && rows % tile->raster == 0 && !sx_grid_is_folded(grid);
+}
+
 static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
 {
     const sx_tile *tile = part->tile;
@@ -272,9 +291,8 @@ static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *pa
     for (uint32_t d = 0; inside && d < tile->batch_count; d++) {
         inside = tile->batch[d] >= 1 && sx_mul_i64(batch, tile->batch[d], &batch);
     }
-    if (!inside || part->grid[0] != batch ||
-        part->grid[1] != sx_ceil_div_i64(tile->rows, tile->block_rows) ||
-        part->grid[2] != sx_ceil_div_i64(tile->columns, tile->block_columns)) {
+    int64_t grid[3];
+    if (!inside || !sx_tile_grid(tile, grid) || memcmp(grid, part->grid, sizeof(grid)) != 0) {
         return fail(cx, kernel, "a grid that covers rows, columns and batch, columns of the grid",
                     part->grid[2]);
     }

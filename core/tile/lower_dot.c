@@ -450,6 +450,7 @@ static void measure(lowering *w)
     tile->block_rows = (uint32_t)w->tiles.rows;
     tile->block_columns = (uint32_t)w->tiles.columns;
     tile->block_steps = (uint32_t)w->tiles.steps;
+    tile->raster = w->tiles.raster;
 }
 
 /* ---- the kernel ---- */
@@ -491,15 +492,11 @@ static sx_code make_ring(lowering *w)
 static sx_code make_part(lowering *w)
 {
     sx_tile *tile = w->tile;
-    int64_t batch = 1;
-    for (uint32_t d = 0; d < tile->batch_count; d++) {
-        batch *= tile->batch[d]; /* within SX_SPACE_MAX: the view was checked */
-    }
     sx_part *part = &w->l.kernel->part[0];
-    *part = (sx_part){.grid = {batch, sx_ceil_div_i64(tile->rows, tile->block_rows),
-                               sx_ceil_div_i64(tile->columns, tile->block_columns)},
-                      .tile = tile,
-                      .var_count = 3};
+    *part = (sx_part){.tile = tile, .var_count = 3};
+    if (!sx_tile_grid(tile, part->grid)) {
+        return refuse(w, "several matrices, or other numbers of rows, that are visited together");
+    }
     return sx_grid_fits(part->grid)
                ? sx_tile_check(w->l.cx, w->l.kernel, part)
                : SX_FAIL(w->l.cx, SX_LIMIT,

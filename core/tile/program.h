@@ -18,6 +18,9 @@
  * The point (b, i, j) of the grid computes the elements of batch b from row i * block_rows and column j * block_columns
  * on, as far as the matrices reach: b counts the points of the batch dimensions, the last one fastest. Which block of a
  * launch is which point says core/base/grid.h; with a horizon (core/tile/online.h) those of the last rows come first.
+ * Where `raster` rows of blocks are visited together there is one matrix, and its grid has other points: (g, j, i) is
+ * the block in row g * raster + i and column j of the blocks.
+ *
  * Steps of k come through the stages of a ring in shared memory, block_steps of them in each.
  *
  * Warps have roles. A role is a list of items, executed in their order. Roles meet at the ring alone; where two have
@@ -134,6 +137,8 @@ struct sx_tile {
     int64_t batch[SX_RANK_MAX];
     uint32_t batch_count;
     uint32_t block_rows, block_columns, block_steps;
+    /* Rows of blocks that are visited together; they divide all of them. 0: one after another. */
+    uint32_t raster;
     /* SX_TILE_LEFT and SX_TILE_RIGHT. */
     sx_tile_operand operand[2];
     sx_ring ring;
@@ -203,6 +208,8 @@ sx_code sx_tile_lower_combine(sx_ctx *cx, const sx_tile_unit *unit, const char *
 uint64_t sx_tile_numerics(const sx_tile_unit *unit, const sx_analysis *analysis,
                           const sx_matrix_instruction *matrix, int64_t slice);
 
+/* check.c: the grid of a contraction; false: its rows cannot be visited together so. */
+bool sx_tile_grid(const sx_tile *tile, int64_t grid[3]);
 /* check.c: a part with a tile is well formed. Its layouts hold every element of the block once; roles meet at the ring
  * without a fault in every interleaving; the matrices and all that `map` touches lie in their buffers; copies are
  * aligned. sx_kernel_check does not look into tiles.

@@ -116,7 +116,8 @@ static const sx_block_tiles blocks[] = {
      .depth = 4,
      .left = 0,
      .right = 1,
-     .stores = 2},
+     .stores = 2,
+     .raster = 8},
 };
 
 /* Number by number: what lies between the members has no value. */
@@ -138,6 +139,7 @@ static void check_tiles(const sx_block_tiles *a, const sx_block_tiles *b)
     ck_assert_uint_eq(a->left, b->left);
     ck_assert_uint_eq(a->right, b->right);
     ck_assert_uint_eq(a->stores, b->stores);
+    ck_assert_uint_eq(a->raster, b->raster);
 }
 
 /* Blocks of a GPU: the numbers come back from the schedule, and other schedules have none. */
@@ -150,7 +152,7 @@ START_TEST(test_blocks)
         "stage(arg2: shared x4)",
         "grid(b, m/16, n/64) loop(k/2048, k/64) warp(m/16, n/64) matrix(m/16, n/8, k/16) "
         "stage(arg0: shared x8, arg1: shared x8)",
-        "grid(b, m/128, n/256) loop(k/64) warp(m/64, n/256) matrix(m/64, n/256, k/16) "
+        "grid(b, m/1024, n/256, m/128) loop(k/64) warp(m/64, n/256) matrix(m/64, n/256, k/16) "
         "stage(arg0: shared x4, arg1: shared x4, result: shared x2)"};
     sx_schedule s;
     sx_block_tiles back;

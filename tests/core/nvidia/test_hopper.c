@@ -202,6 +202,51 @@ START_TEST(test_fold)
 }
 END_TEST
 
+/* Rows of blocks that are visited together: the bits of the same block schedule without, for rows that are no whole
+ * number of blocks. Refused where rows of blocks are left, and for several matrices. */
+START_TEST(test_raster)
+{
+    static const struct {
+        int64_t b, rows;
+        uint32_t raster;
+        bool fits;
+    } some[] = {{1, 250, 2, true}, {1, 250, 4, true}, {1, 130, 2, false}, {2, 250, 2, false}};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(some); i++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        tiles_case c = {
+            .dtype = SX_BF16, .b = some[i].b, .m = some[i].rows, .k = 72, .n = 136, .after = 1};
+        node n = tiles_node(&cx, &c);
+        tiles_fill(&cx, &n, &rng, false);
+        sx_block_tiles plan = plans[6];
+        uint8_t *want = exact_buffer(&cx, bytes_of(&n.result));
+        uint8_t *out = exact_buffer(&cx, bytes_of(&n.result));
+        sx_kernel *kernel = lower(&cx, &n, &plan), *raster;
+        sx_ptx_module *module = tiles_module(&cx, kernel, 90);
+        ck_sx_ok(&cx, tiles_run(&cx, kernel, module, &n, 1, true, want, NULL));
+        plan.raster = some[i].raster;
+        if (!some[i].fits) {
+            ck_sx_fails(&cx, tiles_lower(&cx, &sx_target_sm_90, &n, plan, &raster),
+                        SX_UNIMPLEMENTED, "visited together");
+            sx_ctx_fini(&cx);
+            continue;
+        }
+        raster = lower(&cx, &n, &plan);
+        ck_assert_uint_eq(raster->numerics, kernel->numerics);
+        ck_assert_int_eq(raster->part[0].grid[2], some[i].raster);
+        ck_assert_int_eq(raster->part[0].grid[1], 3);
+        module = tiles_module(&cx, raster, 90);
+        ck_sx_ok(&cx, tiles_run(&cx, raster, module, &n, 2, false, out, NULL));
+        ck_assert_int_eq(memcmp(out, want, bytes_of(&n.result)), 0);
+        raster->part[0].tile->raster = 1; /* planted: blocks of other rows */
+        ck_sx_fails(&cx, sx_tile_check(&cx, raster, &raster->part[0]), SX_INPUT,
+                    "a grid that covers");
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* ---- through the table of targets ---- */
 /* The target's own way: lowered, emitted, interpreted from its bytes, where offset and batch are in the maps. */
 START_TEST(test_target)
@@ -587,6 +632,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_test(tcase, test_phases);
+    tcase_add_test(tcase, test_raster);
     tcase_add_loop_test(tcase, test_target, 0, 2);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(refused));

@@ -175,6 +175,40 @@ START_TEST(test_stores)
 }
 END_TEST
 
+/* Rows are visited together where the second level does not hold the right factor, and share it: less comes from
+ * memory. Nothing is gained where it does, and several matrices are as they were. */
+START_TEST(test_raster)
+{
+    static const struct {
+        int64_t b, m, n, k;
+        bool together;
+    } some[] = {{1, 16384, 16384, 1024, true},
+                {1, 4096, 2048, 1024, false},
+                {2, 16384, 16384, 1024, false}};
+    const sx_device *device;
+    sx_search_result found;
+    sx_block_tiles t;
+    sx_block_problem problem;
+    sx_analysis of_blocks;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    tiles_case c = {
+        .dtype = SX_BF16, .b = some[_i].b, .m = some[_i].m, .n = some[_i].n, .k = some[_i].k};
+    node n = tiles_node(&cx, &c);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SEARCH_KEEP, &found));
+    ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
+    ck_assert_msg((t.raster > 0) == some[_i].together, "%u rows together", t.raster);
+    if (t.raster > 0) {
+        sx_analysis_of_blocks(a, &of_blocks);
+        sx_block_problem_of(device, &of_blocks, &problem);
+        double own = sx_cost_block(&problem, &t);
+        ck_assert_double_eq(own, found.best[0].cost_ns);
+        t.raster = 0;
+        ck_assert_double_lt(own, sx_cost_block(&problem, &t));
+    }
+}
+END_TEST
+
 /* Tensor cores set the price of large products: less than warps alone could give, no less than the share says. */
 START_TEST(test_large_products)
 {
@@ -203,6 +237,7 @@ int main(void)
     tcase_add_test(cases, test_where_there_is_none);
     tcase_add_test(cases, test_each_lowers);
     tcase_add_test(cases, test_large_products);
+    tcase_add_loop_test(cases, test_raster, 0, 3);
     tcase_add_loop_test(cases, test_stores, 0, (int)SX_COUNT(stores));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
