@@ -156,8 +156,8 @@ START_TEST(test_stores)
     const sx_analysis *a = analysis_of(&cx, &n);
     sx_search_result found;
     sx_block_tiles t;
-    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN,
-                                  SX_SEARCH_KEEP, &found));
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN, SX_SEARCH_KEEP,
+                                  &found));
     ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
     ck_assert_msg((t.stores > 0) == stores[_i].stored, "%u slots, slices apart %d", t.stores,
                   t.apart);
@@ -195,7 +195,8 @@ START_TEST(test_raster)
         .dtype = SX_BF16, .b = some[_i].b, .m = some[_i].m, .n = some[_i].n, .k = some[_i].k};
     node n = tiles_node(&cx, &c);
     const sx_analysis *a = analysis_of(&cx, &n);
-    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SEARCH_KEEP, &found));
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN, SX_SEARCH_KEEP,
+                                  &found));
     ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
     ck_assert_msg((t.raster > 0) == some[_i].together, "%u rows together", t.raster);
     if (t.raster > 0) {
