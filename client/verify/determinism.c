@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/verify/proxy.h"
 #include "client/verify/trial.h"
 #include "client/verify/verifier.h"
 #include "core/fuse/fuse.h"
@@ -246,8 +247,7 @@ typedef struct {
 
 static sx_code find_device(sxv_verifier *v, sxv_subject *s)
 {
-    sx_span name = sx_module_string(v->module, v->module->info->target);
-    if (sx_device_find(v->cx, name, &s->device) != SX_OK) { /* several, or one of the user's */
+    if (sx_device_find(v->cx, sxv_target_of(v->program), &s->device) != SX_OK) { /* the user's */
         sx_ctx_reset_error(v->cx);
         SX_TRY(sx_device_find(v->cx, sx_span_of(s->target->machine->name), &s->device));
     }

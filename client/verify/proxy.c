@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "client/verify/reference.h"
+#include "core/cost/device.h"
 #include "core/ir/extent.h"
 
 #define EXTENT_MAX 3 /* at smaller extents */
@@ -76,13 +77,36 @@ static void describe(const sxv_proxy_wish *wish, const sx_binding *binding, uint
     }
 }
 
-/* Of a module for several machines, the one whose code is compared. */
-static sx_span target_of(const sxr_program *program)
+/* Is this the name of a device that runs the code of the machine? */
+static bool is_for(sx_span name, const char *machine)
+{
+    sx_ctx cx;
+    const sx_device *device;
+    sx_ctx_init(&cx, (size_t)1 << 16);
+    bool same = sx_device_find(&cx, name, &device) == SX_OK && device->target != NULL &&
+                strcmp(device->target, machine) == 0;
+    sx_ctx_fini(&cx);
+    return same;
+}
+
+sx_span sxv_target_of(const sxr_program *program)
 {
     const sx_module *module = sxr_module(program);
+    const char *machine = sxr_machine(program)->name;
     sx_span target = sx_module_string(module, module->info->target);
-    bool several = target.len > 0 && memchr(target.ptr, ',', target.len) != NULL;
-    return several ? sx_span_of(sxr_machine(program)->name) : target;
+    if (target.len == 0 || memchr(target.ptr, ',', target.len) == NULL) {
+        return target;
+    }
+    for (size_t at = 0; at < target.len;) {
+        const uint8_t *end = memchr(target.ptr + at, ',', target.len - at);
+        size_t length = end != NULL ? (size_t)(end - target.ptr) - at : target.len - at;
+        sx_span name = {target.ptr + at, length};
+        if (is_for(name, machine)) {
+            return name;
+        }
+        at += length + 1;
+    }
+    return sx_span_of(machine);
 }
 
 static sx_code compile(sx_ctx *cx, const sxr_program *program, const sxv_proxy_wish *wish,
@@ -91,7 +115,7 @@ static sx_code compile(sx_ctx *cx, const sxr_program *program, const sxv_proxy_w
     const sx_module *module = sxr_module(program);
     sx_core_request request = {
         .ir = {(const uint8_t *)module->optimized, (size_t)module->optimized_count},
-        .target = wish->machine != NULL ? sx_span_of(wish->machine->name) : target_of(program),
+        .target = wish->machine != NULL ? sx_span_of(wish->machine->name) : sxv_target_of(program),
         .targets = wish->targets,
         .binding = binding,
         .binding_count = count,

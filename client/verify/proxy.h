@@ -32,4 +32,6 @@ typedef struct {
 /* Compiles a proxy into `module`.  errors  those of the compiler */
 sx_code sxv_proxy_compile(sx_ctx *cx, const sxr_program *program, const sxv_proxy_wish *wish,
                           sx_buf *module, sxv_proxy *proxy);
+/* The name of the device that a module is for; of one for several machines, of that whose code is compared. */
+sx_span sxv_target_of(const sxr_program *program);
 #endif

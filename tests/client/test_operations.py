@@ -309,6 +309,9 @@ def test_tf32_by_name_alone():
     assert all(k["equal"] for k in said) and "rounded to tf32" in said[0]["plan"], said
     sx("compile", ROOT / "tests" / "models" / "mlp.onnx", "--dim", "batch=4", "--target", "h100+tf32", "-o", module)
     assert "k/8)" in sx("explain", "--all", module).stdout
+    sx("compile", "--gemm", "9x16x24", "--dtype", "f32", "--target", "a100+tf32,h100+tf32", "-o", module)
+    said = json.loads(sx("determinism", "--json", module).stdout)["kernels"]
+    assert said and all(k["equal"] and "rounded to tf32" in k["plan"] for k in said), said
     done = sx("compile", "--gemm", "9x16x24", "--dtype", "f32", "--target", "x86-64-v3+tf32", "-o", module, status=4)
     assert "x86-64-v3 has no tensor cores, it multiplies f32 in f32 alone" in done.stderr, done
 
