@@ -398,28 +398,6 @@ static bool is_same_for_all(const collection *c)
     return same;
 }
 
-/* The kernel of all shapes; grids are the largest. */
-static sx_code put_together(sx_ctx *cx, const collection *c, const sx_kernel *high,
-                            sx_kernel **kernel)
-{
-    sx_kernel *out = SX_NEW(cx, sx_kernel);
-    sx_part *part = SX_NEW_ARRAY(cx, sx_part, c->shape_count + 1);
-    if (out == NULL || part == NULL) {
-        return cx->error.code;
-    }
-    *out = *high;
-    out->part = part;
-    out->part_count = c->shape_count;
-    for (uint32_t k = 0; k < c->shape_count; k++) {
-        part[k] = c->shape[k].part;
-    }
-    if (out->buffer[out->buffer_count - 1].role == SX_BUFFER_WORKSPACE) {
-        out->buffer[out->buffer_count - 1].size = c->workspace;
-    }
-    *kernel = out;
-    return SX_OK;
-}
-
 /* ---- proofs ---- */
 
 /* Is the kernel for the value proven? */
@@ -467,88 +445,173 @@ static sx_code judge_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
     return SX_OK;
 }
 
-/* Cases and parts, of which *kernel is made, in memory of the caller's. */
-static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const sx_kernel *made,
-                    sx_pipe_cases *cases, sx_kernel **kernel)
+/* ---- what is kept ---- */
+
+/* What came of a candidate of a node. */
+struct sx_pipe_kept {
+    const sx_pipe_kept *before;
+    uint32_t node;
+    const sx_target *target;
+    sx_pipe_point low, high;
+    sx_schedule schedule;
+    bool serves;
+    sx_pipe_cases cases;
+    /* NULL: the kernel is the same one for all values. */
+    sx_part *part;
+    uint32_t part_count;
+    int64_t workspace;
+};
+
+static sx_pipe_kept *new_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                              const sx_schedule *schedule)
 {
-    sx_kernel *out = SX_NEW(cx, sx_kernel);
-    sx_part *part = SX_NEW_ARRAY(cx, sx_part, made->part_count);
-    *cases = *from;
-    cases->row = SX_NEW_ARRAY(cx, sx_module_case, from->count + 1);
-    cases->number = SX_NEW_ARRAY(cx, sx_module_number, from->number_count + 1);
-    if (out == NULL || part == NULL || cases->row == NULL || cases->number == NULL) {
+    const sx_pipe_steady *steady = pipe->steady;
+    sx_pipe_kept *kept = SX_NEW(cx, sx_pipe_kept);
+    if (kept != NULL) {
+        *kept = (sx_pipe_kept){.node = s->node, .target = pipe->target, .schedule = *schedule};
+        for (uint32_t k = 0; k < steady->symbol_count; k++) {
+            kept->low.value[k] = steady->low[k];
+            kept->high.value[k] = steady->high[k];
+        }
+    }
+    return kept;
+}
+
+static const sx_pipe_kept *find_kept(const sx_pipe *pipe, const sx_pipe_kept *like)
+{
+    const sx_pipe_kept *kept = pipe->memory->last;
+    while (kept != NULL && (kept->node != like->node || kept->target != like->target ||
+                            memcmp(&kept->low, &like->low, sizeof(like->low)) != 0 ||
+                            memcmp(&kept->high, &like->high, sizeof(like->high)) != 0 ||
+                            !sx_schedule_equal(&kept->schedule, &like->schedule))) {
+        kept = kept->before;
+    }
+    return kept;
+}
+
+/* Cases and parts in memory of cx. */
+static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const collection *c, sx_pipe_kept *kept)
+{
+    kept->part = SX_NEW_ARRAY(cx, sx_part, c->shape_count + 1);
+    kept->part_count = c->shape_count;
+    kept->workspace = c->workspace;
+    kept->cases = *from;
+    kept->cases.row = SX_NEW_ARRAY(cx, sx_module_case, from->count + 1);
+    kept->cases.number = SX_NEW_ARRAY(cx, sx_module_number, from->number_count + 1);
+    if (kept->part == NULL || kept->cases.row == NULL || kept->cases.number == NULL) {
         return cx->error.code;
     }
-    memcpy(cases->row, from->row, from->count * sizeof(*from->row));
-    memcpy(cases->number, from->number, from->number_count * sizeof(*from->number));
-    *out = *made;
-    out->part = part;
-    for (uint32_t p = 0; p < made->part_count; p++) {
-        uint32_t count = made->part[p].comes_count;
-        sx_comes *comes = SX_NEW_ARRAY(cx, sx_comes, count + 1);
-        SX_TRY(copy_part(cx, &made->part[p], &part[p]));
+    memcpy(kept->cases.row, from->row, from->count * sizeof(*from->row));
+    memcpy(kept->cases.number, from->number, from->number_count * sizeof(*from->number));
+    for (uint32_t p = 0; p < c->shape_count; p++) {
+        const sx_part *part = &c->shape[p].part;
+        sx_comes *comes = SX_NEW_ARRAY(cx, sx_comes, part->comes_count + 1);
+        SX_TRY(copy_part(cx, part, &kept->part[p]));
         if (comes == NULL) {
             return cx->error.code;
         }
-        memcpy(comes, made->part[p].comes, count * sizeof(*comes));
-        part[p].comes = comes;
+        memcpy(comes, part->comes, part->comes_count * sizeof(*comes));
+        kept->part[p].comes = comes;
     }
-    *kernel = out;
     return SX_OK;
 }
 
-/* *made NULL: the kernel is the same one for all values. */
-static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                          const sx_pipe_choice *c, sx_pipe_cases *cases, sx_kernel **made,
-                          bool *serves)
+/* The kernel of all shapes, and its cases. */
+static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_pipe_choice *c)
 {
-    const sx_schedule *schedule = &c->candidate->schedule;
+    if (!kept->serves || kept->part == NULL) {
+        return SX_OK;
+    }
+    sx_kernel *out = SX_NEW(cx, sx_kernel);
+    if (out == NULL) {
+        return cx->error.code;
+    }
+    *out = *c->kernel; /* for the highest values */
+    out->part = kept->part;
+    out->part_count = kept->part_count;
+    if (out->buffer[out->buffer_count - 1].role == SX_BUFFER_WORKSPACE) {
+        out->buffer[out->buffer_count - 1].size = kept->workspace;
+    }
+    c->kernel = out;
+    c->cases = kept->cases;
+    return SX_OK;
+}
+
+/* The cases of a candidate, in memory of an arena that is given up, and what of them is kept, in that of `to`. */
+static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                          const sx_schedule *schedule, sx_arena *to, sx_pipe_kept *kept)
+{
     collection all = {.cx = cx, .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
-    *cases = (sx_pipe_cases){.row = SX_NEW_ARRAY(cx, sx_module_case, CASES_MAX),
-                             .number = SX_NEW_ARRAY(cx, sx_module_number, NUMBERS_MAX),
-                             .capacity = CASES_MAX,
-                             .number_capacity = NUMBERS_MAX};
-    *made = NULL;
-    if (all.shape == NULL || cases->row == NULL || cases->number == NULL) {
+    sx_pipe_cases cases = {.row = SX_NEW_ARRAY(cx, sx_module_case, CASES_MAX),
+                           .number = SX_NEW_ARRAY(cx, sx_module_number, NUMBERS_MAX),
+                           .capacity = CASES_MAX,
+                           .number_capacity = NUMBERS_MAX};
+    if (all.shape == NULL || cases.row == NULL || cases.number == NULL) {
         return cx->error.code;
     }
     SX_TRY(sx_points_make(cx, pipe->steady, &all.points));
     for (uint32_t i = 0; i < all.points.count; i++) {
         SX_TRY(add_point(cx, pipe, s, schedule, i, &all));
     }
+    kept->serves = true;
     if (is_same_for_all(&all)) {
         return SX_OK;
     }
-    SX_TRY(put_cases(cx, &all, cases));
-    SX_TRY(judge_cases(cx, pipe, s, schedule, &all, serves));
-    return *serves ? put_together(cx, &all, c->kernel, made) : SX_OK;
+    SX_TRY(put_cases(cx, &all, &cases));
+    SX_TRY(judge_cases(cx, pipe, s, schedule, &all, &kept->serves));
+    if (!kept->serves) {
+        return SX_OK;
+    }
+    sx_arena inner = cx->arena;
+    cx->arena = *to;
+    sx_code code = keep(cx, &cases, &all, kept);
+    *to = cx->arena;
+    cx->arena = inner;
+    return code;
+}
+
+/* *known is what came of this candidate, now or before. */
+static sx_code try_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                         const sx_schedule *schedule, const sx_pipe_kept **known)
+{
+    sx_pipe_memory *memory = pipe->memory;
+    sx_arena outer = cx->arena;
+    cx->arena = memory->arena;
+    sx_pipe_kept *kept = new_kept(cx, pipe, s, schedule);
+    memory->arena = cx->arena;
+    cx->arena = outer;
+    *known = kept != NULL ? find_kept(pipe, kept) : NULL;
+    if (kept == NULL || *known != NULL) {
+        return cx->error.code;
+    }
+    sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
+    sx_code code = make_cases(cx, pipe, s, schedule, &memory->arena, kept);
+    sx_arena_fini(&cx->arena);
+    cx->arena = outer;
+    if (code == SX_LIMIT || code == SX_UNIMPLEMENTED || code == SX_INPUT) { /* the next candidate */
+        sx_ctx_reset_error(cx);
+        code = SX_OK;
+        kept->serves = false;
+    }
+    kept->before = memory->last;
+    memory->last = kept;
+    *known = kept;
+    return code;
 }
 
 sx_code sx_pipe_make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                            sx_pipe_choice *c, bool *serves)
 {
+    const sx_schedule *schedule = &c->candidate->schedule;
+    const sx_pipe_kept *kept;
     c->cases = (sx_pipe_cases){.count = 0};
-    *serves = c->rhs_constant || !sx_pipe_packs(&c->candidate->schedule);
+    *serves = c->rhs_constant || !sx_pipe_packs(schedule);
     if (!*serves) {
         return SX_OK;
     }
-    sx_pipe_cases cases;
-    sx_kernel *made = NULL;
-    sx_arena outer = cx->arena;
-    sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = make_cases(cx, pipe, s, c, &cases, &made, serves);
-    sx_arena inner = cx->arena;
-    cx->arena = outer;
-    if (code == SX_OK && *serves && made != NULL) {
-        code = keep(cx, &cases, made, &c->cases, &c->kernel);
-    }
-    sx_arena_fini(&inner);
-    if (code == SX_LIMIT || code == SX_UNIMPLEMENTED || code == SX_INPUT) { /* the next candidate */
-        sx_ctx_reset_error(cx);
-        *serves = false;
-        return SX_OK;
-    }
-    return code;
+    SX_TRY(try_cases(cx, pipe, s, schedule, &kept));
+    *serves = kept->serves;
+    return take_kept(cx, kept, c);
 }
 
 /* ---- in the module ---- */

@@ -726,7 +726,11 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     SX_TRY(sx_correction_parse(cx, pipe.measured.correction, &pipe.correction));
     SX_TRY(sx_judge_make(cx, &pipe.judge));
     pipe_init(&pipe);
+    sx_pipe_memory memory = {.last = NULL};
+    sx_arena_init(&memory.arena, cx->arena.limit_bytes - cx->arena.used_bytes);
+    pipe.memory = &memory;
     sx_code code = compile_variants(cx, &pipe);
+    sx_arena_fini(&memory.arena);
     pipe_fini(&pipe);
     if (code == SX_COMPILE && pipe.unproven_node != UINT32_MAX) {
         refuse_kernel(c, &pipe);

@@ -91,6 +91,13 @@ typedef struct {
     uint32_t count, capacity, number_count, number_capacity;
 } sx_pipe_cases;
 
+/* Kernels that were made for all values (cases.c), in memory of their own: what a trial finds is not made again. */
+typedef struct sx_pipe_kept sx_pipe_kept;
+typedef struct {
+    sx_arena arena;
+    sx_pipe_kept *last;
+} sx_pipe_memory;
+
 /* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */
 typedef struct {
     /* The node that makes it: that of the output, with reshapes taken off. */
@@ -127,6 +134,7 @@ typedef struct {
     const sx_binding *binding;
     /* NULL: the variant serves one value of each symbol. */
     sx_pipe_steady *steady;
+    sx_pipe_memory *memory;
     /* Only prices of variants that serve an interval are asked for: kernels are not made for all values. */
     bool pricing;
     /* Compiling stopped because some kernel does not serve all of the interval. */

@@ -25,8 +25,10 @@
 #define SX_ONNX_OPSET_MIN 1
 #define SX_ONNX_OPSET_MAX 28
 #define SX_ONNX_CONSTANT_BYTES_MAX 1024
-#define SX_ONNX_SYMBOL_HIGH \
-    65536 /* a symbolic dimension is in [1, this] unless an option says otherwise */
+/* A symbolic dimension is in [1, this] unless an option says otherwise. Where some tensor would be too large, with
+ * products of several of them, they all are in [1, half of that], and so on down to the least. */
+#define SX_ONNX_SYMBOL_HIGH 65536
+#define SX_ONNX_SYMBOL_HIGH_LEAST 256
 
 /* The interval of a named dimension. */
 typedef struct {

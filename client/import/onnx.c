@@ -98,7 +98,7 @@ static sx_code symbol_of(sx_ox *im, sx_span name, bool fresh, sx_dim *dim)
     sx_span clean;
     SX_TRY(symbol_name(im, name, &clean));
     int64_t low = 1;
-    int64_t high = SX_ONNX_SYMBOL_HIGH;
+    int64_t high = im->symbol_high;
     for (uint32_t k = 0; im->options != NULL && k < im->options->interval_count; k++) {
         const sx_onnx_interval *interval = &im->options->interval[k];
         if (sx_span_equal(interval->name, name) || sx_span_equal(interval->name, clean)) {
@@ -648,10 +648,17 @@ sx_code sx_onnx_import(sx_ctx *cx, sx_span file, const sx_onnx_options *options,
         return cx->error.code != SX_INPUT ? cx->error.code
                                           : sx_fail_in(cx, "not a whole ONNX model");
     }
-    im->cx = cx;
-    im->options = options;
-    im->model = model;
-    SX_TRY(import_model(im));
+    sx_code code = SX_LIMIT;
+    for (int64_t high = SX_ONNX_SYMBOL_HIGH; code == SX_LIMIT; high /= 2) {
+        sx_ctx_reset_error(cx);
+        *im = (sx_ox){.cx = cx, .options = options, .model = model, .symbol_high = high};
+        code = import_model(im);
+        if (code == SX_LIMIT && (high == SX_ONNX_SYMBOL_HIGH_LEAST || im->graph == NULL ||
+                                 im->graph->symbol_count == 0)) {
+            break;
+        }
+    }
+    SX_TRY(code);
     *graph = im->graph;
     *weights = im->weights;
     return SX_OK;

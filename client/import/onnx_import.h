@@ -50,6 +50,7 @@ typedef struct {
 struct sx_ox {
     sx_ctx *cx;
     const sx_onnx_options *options; /* NULL: all defaults */
+    int64_t symbol_high;            /* of dimensions that `options` says nothing of */
     const sx_onnx_model *model;
     sx_graph *graph;     /* what has been imported so far */
     sx_weights *weights; /* those of its parameters that are weights */

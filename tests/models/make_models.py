@@ -3,6 +3,7 @@
 
   make_models.py               writes mlp.onnx, encoder.onnx and cnn.onnx (Python standard library only)
   make_models.py --check       makes them again in memory and compares the bytes; with numpy also the expected outputs
+  make_models.py --any-length FILE   writes the encoder with "seq" in place of its 128 positions
   make_models.py --reference   writes *.expected.npy: outputs computed in float64 by numpy, not by this project
 
 Weights come from splitmix64 (core/base/rng.h) with a fixed seed, scaled to keep activations near 1. The graphs
@@ -177,12 +178,16 @@ def linear(m, x, name, k, n):
     return m.node("Add", [b, product], name)
 
 
-def attention(m, x):
+def attention(m, x, any_length):
     shape = m.node("Shape", [x], "attn.shape")
     batch = m.node("Gather", [shape, "zero"], "attn.batch", axis=0)
     batch = m.node("Unsqueeze", [batch, "axis0"], "attn.batch1")
-    split = m.node("Concat", [batch, "sequence", "heads", "head_width"], "attn.split", axis=0)
-    merge = m.node("Concat", [batch, "sequence", "width"], "attn.merge", axis=0)
+    positions = "sequence"
+    if any_length:
+        positions = m.node("Gather", [shape, "first"], "attn.positions", axis=0)
+        positions = m.node("Unsqueeze", [positions, "axis0"], "attn.positions1")
+    split = m.node("Concat", [batch, positions, "heads", "head_width"], "attn.split", axis=0)
+    merge = m.node("Concat", [batch, positions, "width"], "attn.merge", axis=0)
     parts = {}
     for part, perm in (("q", [0, 2, 1, 3]), ("k", [0, 2, 3, 1]), ("v", [0, 2, 1, 3])):
         flat = linear(m, x, f"attn.{part}", WIDTH, WIDTH)
@@ -205,20 +210,22 @@ def gelu(m, x):
     return m.node("Mul", [t, "half"], "gelu")
 
 
-def make_encoder():
+def make_encoder(any_length=False):
     m = Model("encoder", 2)
     m.ints("zero", [0], rank=0)
+    if any_length:
+        m.ints("first", [1], rank=0)
     m.ints("axis0", [0])
     for name, value in (("sequence", SEQUENCE), ("heads", HEADS), ("head_width", WIDTH // HEADS), ("width", WIDTH)):
         m.ints(name, [value])
     for name, value in (("two", 2.0), ("epsilon", EPSILON), ("head_root", math.sqrt(WIDTH // HEADS)),
                         ("root_two", math.sqrt(2.0)), ("one", 1.0), ("half", 0.5)):
         m.scalar(name, value)
-    x = m.node("Add", ["x", attention(m, layer_norm(m, "x", "norm1"))], "residual1")
+    x = m.node("Add", ["x", attention(m, layer_norm(m, "x", "norm1"), any_length)], "residual1")
     hidden = gelu(m, linear(m, layer_norm(m, x, "norm2"), "ffn.up", WIDTH, HIDDEN))
     x = m.node("Add", [x, linear(m, hidden, "ffn.down", HIDDEN, WIDTH)], "residual2")
     m.node("Identity", [layer_norm(m, x, "norm3")], "y")
-    dims = ["batch", SEQUENCE, WIDTH]
+    dims = ["batch", "seq" if any_length else SEQUENCE, WIDTH]
     return m, m.finish([("x", dims)], [("y", dims)])
 
 
@@ -331,7 +338,12 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
     parser.add_argument("--reference", action="store_true")
+    parser.add_argument("--any-length", metavar="FILE")
     options = parser.parse_args()
+    if options.any_length:
+        with open(options.any_length, "wb") as file:
+            file.write(make_encoder(any_length=True)[1])
+        return 0
     np = None
     try:
         import numpy as np
