@@ -24,7 +24,8 @@ for pair in "1 1" "1 40" "3 1" "3 40" "2 17"; do
     grep -q "passed: $((batch * seq * 256)) elements" "$folder/run.txt" || fail "$(cat "$folder/run.txt")"
 done
 "$client" verify "$folder/m.sxm" >"$folder/verify.txt" || fail "$(cat "$folder/verify.txt")"
-for outside in "batch=4 seq=7 batch has 4; the module serves 1 to 3" "batch=2 seq=41 seq has 41; the module serves 1 to 40"; do
+for outside in "batch=4 seq=7 batch has 4; the module serves 1 to 3" \
+    "batch=2 seq=41 seq has 41; the module serves 1 to 40"; do
     read -r batch seq text <<<"$outside"
     if "$client" run "$folder/m.sxm" --random 7 --dim "$batch" --dim "$seq" >"$folder/run.txt" 2>&1; then
         fail "$batch $seq was run"
