@@ -631,7 +631,7 @@ static sx_code unite_kernels(sx_optimizer *o)
 /* Of the fuel of an extraction, for the programs that are fused: they need not be the very best. */
 #define STAGE_SHARE 8u
 /* Programs that are fused because their operations might make better kernels than those known. */
-#define HOPES_MAX 5u
+#define HOPES_MAX 3u
 
 /* Kernels of several programs, united with the operations they compute: the input, the cheapest one, the
  * cheapest one by foreseen costs, and then, as long as there is one, what is cheapest where operations that
