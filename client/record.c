@@ -20,6 +20,11 @@ bool sxc_state_folder(char folder[SXC_FOLDER_MAX])
            snprintf(folder, SXC_FOLDER_MAX, "%s/.local/state/symplex", home) < SXC_FOLDER_MAX;
 }
 
+sx_code sxc_state_folder_make(sx_ctx *cx, const char *what, const char *folder)
+{
+    return access(folder, F_OK) == 0 ? SX_OK : sx_trust_make_folder(cx, what, folder);
+}
+
 /* The key of the state folder. What is wrong with it is no failure of the caller's work. */
 static bool open_key(sx_ctx *cx, bool make, sx_trust_key *key)
 {

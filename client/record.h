@@ -28,6 +28,9 @@ typedef struct {
 /* $XDG_STATE_HOME/symplex, else ~/.local/state/symplex: of the daemon and of the client's key. False: no home
  * is known. */
 bool sxc_state_folder(char folder[SXC_FOLDER_MAX]);
+/* Makes it where it is missing, closed to others. `what` is for: the error begins with that.
+ *   errors   those of sx_trust_make_folder */
+sx_code sxc_state_folder_make(sx_ctx *cx, const char *what, const char *folder);
 
 /* Signs what was compiled and verified in process with the key of the state folder, made if it is missing.
  * Where there can be no key the module stays unsigned. */

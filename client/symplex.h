@@ -391,7 +391,8 @@ typedef struct {
     symplex_collective kind;
     const char *axis; /* of the mesh, "dp"; "": of all ranks, what the library itself asks */
     uint32_t first, stride, count, place;
-    uint32_t launch; /* its number in the module, for messages; SYMPLEX_NO_LAUNCH where the library itself asks */
+    /* Its number in the module, for messages; SYMPLEX_NO_LAUNCH where the library itself asks. */
+    uint32_t launch;
     symplex_dtype dtype;
     symplex_combine combine;
     const symplex_pair *pair; /* [pair_count] sources ascend */

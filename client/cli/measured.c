@@ -11,7 +11,6 @@
 #include "client/runtime/cpu.h"
 #include "core/core.h"
 #include "core/search/correction.h"
-#include "trust/trust.h"
 
 #define TURN "turn" /* never put: whoever has its lease tunes */
 #define TURN_MS 3600000
@@ -54,9 +53,8 @@ static bool is_there(const char *path)
 static sx_code prepare_file(const sxc_cli *cli, const char *name)
 {
     char folder[SXC_MEASURED_NAME_MAX];
-    bool own = !sxc_given(cli, SXC_TIMES) && sxc_state_folder(folder);
-    if (own && !is_there(folder)) {
-        sx_code code = sx_trust_make_folder(cli->cx, "what is measured", folder);
+    if (!sxc_given(cli, SXC_TIMES) && sxc_state_folder(folder)) {
+        sx_code code = sxc_state_folder_make(cli->cx, "what is measured", folder);
         if (code != SX_OK) {
             sx_hint(cli->cx, "Name another file with --times.");
             return code;

@@ -180,7 +180,8 @@ def test_batch_splits():
     """What the step computes of a row, its loss and the gradient of its inputs, has the same bits in whatever batch the
     row is, and at any number of threads. (The gradients of weights are sums over the batch, which has to be one.)"""
     text = FORWARD.replace('graph "mlp"', 'graph "mlp" (n in [1, 16])').replace(f"[{BATCH}", "[n")
-    text = text.replace('    return', '    %13 = reduce(%10) {dims = [1], reducer = add} : f64[n]\n    return %13 as "rows",')
+    rows = '    %13 = reduce(%10) {dims = [1], reducer = add} : f64[n]\n    return %13 as "rows",'
+    text = text.replace("    return", rows)
     (TMP / "rows.sx").write_text(text, encoding="utf-8")
     sx("grad", "rows.sx", "--wrt", "x", "--wrt", "w1", "--of", "loss", "-o", "rows_gradient.sx")
     sizes = ",".join(str(n) for n in sorted({n for split in SPLITS for n in split}))

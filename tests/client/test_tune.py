@@ -25,7 +25,8 @@ HEAD = "symplex measured 3\n"
 
 
 def sx(*arguments, status=0, **environment):
-    surroundings = dict(os.environ, SYMPLEX_SOCKET=str(TMP / "nobody.sock"), **{"XDG_STATE_HOME": str(TMP / "state"), **environment})
+    surroundings = {**os.environ, "SYMPLEX_SOCKET": str(TMP / "nobody.sock"), "XDG_STATE_HOME": str(TMP / "state"),
+                    **environment}
     done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
                           env=surroundings, cwd=TMP)
     assert done.returncode == status, (arguments, done)
