@@ -219,8 +219,8 @@ def _select_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int, in
 
 
 def triangle(e: Emitter, shape: Sequence[Any], diagonal: int) -> Value:
-    """True on and below a diagonal of the last two dimensions. Positions are i32 where they fit, so that attention takes
-    the mask into its kernel: lanes of 8 bytes have none."""
+    """True on and below a diagonal of the last two dimensions. Positions are i32 where they fit: a kernel of attention
+    takes no mask that is made of lanes of 8 bytes."""
     wide = any(isinstance(n, int) and n > 1 << 30 for n in shape[-2:])
     positions = "i64" if wide else "i32"
     diagonal = diagonal if wide else max(min(diagonal, 1 << 30), -1 << 30)
