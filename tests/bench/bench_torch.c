@@ -1,7 +1,8 @@
 /* bench_torch.c - frameworks with symplex as their compiler against their own: torch.compile against Inductor,
  * symplex.jax.jit against jax.jit; each in a process of its own that takes turns with the other. What a call of a tiny
- * function costs, and models. PyTorch is what deploy/install-deps.sh frameworks installs; Inductor calls the system's
- * C++ compiler. */
+ * function costs, models, and the first calls of models of tests/frameworks, each in a new process, with empty caches
+ * or with filled ones. PyTorch is what deploy/install-deps.sh frameworks installs; Inductor calls the system's C++
+ * compiler. */
 #include "tests/bench/bench.h"
 
 #include <stdio.h>
@@ -14,20 +15,33 @@
 typedef struct {
     const char *name;
     uint32_t calls; /* of one answer, as the script has it */
+    const char *metric;
+    uint32_t rounds;  /* 0: as always */
+    const char *peer; /* NULL: the compiler of the framework */
 } framework_case;
 typedef struct {
     const char *name; /* of the bench */
     char *python, *script;
     const char *own; /* compiler of the framework */
-    const framework_case *cases;
-    uint32_t case_count;
 } framework;
 
-static const framework_case torch_cases[] = {{"call", 2000}, {"block", 4}, {"resnet", 4},
-                                             {"bert", 2},    {"gpt2", 2},  {"llama", 4},
-                                             {"vit", 2},     {"unet", 4}};
-static const framework_case jax_cases[] = {
-    {"call", 2000}, {"block", 4}, {"bert", 2}, {"gpt2", 2}, {"resnet", 4}};
+static const framework_case torch_cases[] = {
+    {"call", 2000, "run", 0, NULL}, {"block", 4, "run", 0, NULL}, {"resnet", 4, "run", 0, NULL},
+    {"bert", 2, "run", 0, NULL},    {"gpt2", 2, "run", 0, NULL},  {"llama", 4, "run", 0, NULL},
+    {"vit", 2, "run", 0, NULL},     {"unet", 4, "run", 0, NULL}};
+/* A case of each for each model, "cold-bert". `dynamo` is `warm` beside Dynamo with a back end that does nothing. */
+static const framework_case torch_kinds[] = {{"infer", 1, "run", 0, NULL},
+                                             {"train", 1, "run", 0, NULL},
+                                             {"cold", 1, "first-call", 1, NULL},
+                                             {"warm", 1, "first-call", 3, NULL},
+                                             {"dynamo", 1, "first-call", 3, "dynamo"}};
+static const char *const torch_models[] = {"resnet50", "vit",  "bert", "gpt2",
+                                           "llama",    "lstm", "unet"};
+static const framework_case jax_cases[] = {{"call", 2000, "run", 0, NULL},
+                                           {"block", 4, "run", 0, NULL},
+                                           {"bert", 2, "run", 0, NULL},
+                                           {"gpt2", 2, "run", 0, NULL},
+                                           {"resnet", 4, "run", 0, NULL}};
 
 static bool start(sx_bench_peer *peer, const framework *f, const char *compiler, const char *name,
                   uint32_t threads)
@@ -44,7 +58,7 @@ static bool start(sx_bench_peer *peer, const framework *f, const char *compiler,
 static int measure(const sx_bench_options *options, const framework *f, const framework_case *c,
                    uint32_t rounds)
 {
-    const char *const compiler[2] = {"symplex", f->own};
+    const char *const compiler[2] = {"symplex", c->peer != NULL ? c->peer : f->own};
     uint32_t threads = options->threads > 0 ? options->threads : 1;
     sx_bench_peer peer[2];
     double sample[2][ROUNDS_MAX];
@@ -61,7 +75,7 @@ static int measure(const sx_bench_options *options, const framework *f, const fr
     if (good) {
         sx_bench_put(options, &(sx_bench_row){.bench = f->name,
                                               .case_name = c->name,
-                                              .metric = "run",
+                                              .metric = c->metric,
                                               .value = sx_bench_median(sample[0], rounds),
                                               .unit = "us",
                                               .peer = peer[1].name,
@@ -75,31 +89,45 @@ static int measure(const sx_bench_options *options, const framework *f, const fr
     return good ? 0 : 1;
 }
 
-static int measure_all(const sx_bench_options *options, const framework *f)
+static int measure_wanted(const sx_bench_options *options, const framework *f,
+                          const framework_case *c)
 {
-    uint32_t rounds = options->rounds > 0 ? options->rounds : ROUNDS_DEFAULT;
-    rounds = rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX;
-    int status = 0;
-    for (uint32_t i = 0; i < f->case_count && status == 0; i++) {
-        bool wanted = sx_bench_wants(options, f->cases[i].name);
-        status = wanted ? measure(options, f, &f->cases[i], rounds) : 0;
-    }
-    return status;
+    uint32_t usual = c->rounds > 0 ? c->rounds : ROUNDS_DEFAULT;
+    uint32_t rounds = options->rounds > 0 ? options->rounds : usual;
+    return sx_bench_wants(options, c->name)
+               ? measure(options, f, c, rounds < ROUNDS_MAX ? rounds : ROUNDS_MAX)
+               : 0;
 }
 
 int sx_bench_torch(const sx_bench_options *options)
 {
     static char script[] = SX_SOURCE_DIR "/tests/bench/peer_torch.py";
     static char python[] = SX_SOURCE_DIR "/tests/tools/frameworks.sh";
-    const framework torch = {"torch",    python,      script,
-                             "inductor", torch_cases, SX_COUNT(torch_cases)};
-    return measure_all(options, &torch);
+    const framework torch = {"torch", python, script, "inductor"};
+    int status = 0;
+    for (uint32_t i = 0; i < SX_COUNT(torch_cases); i++) {
+        status |= measure_wanted(options, &torch, &torch_cases[i]);
+    }
+    for (uint32_t i = 0; i < SX_COUNT(torch_kinds); i++) {
+        for (uint32_t m = 0; m < SX_COUNT(torch_models); m++) {
+            char name[64];
+            framework_case c = torch_kinds[i];
+            (void)snprintf(name, sizeof(name), "%s-%s", c.name, torch_models[m]);
+            c.name = name;
+            status |= measure_wanted(options, &torch, &c);
+        }
+    }
+    return status;
 }
 
 int sx_bench_jax(const sx_bench_options *options)
 {
     static char script[] = SX_SOURCE_DIR "/tests/bench/peer_jax.py";
     static char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
-    const framework jax = {"jax", python, script, "xla", jax_cases, SX_COUNT(jax_cases)};
-    return measure_all(options, &jax);
+    const framework jax = {"jax", python, script, "xla"};
+    int status = 0;
+    for (uint32_t i = 0; i < SX_COUNT(jax_cases); i++) {
+        status |= measure_wanted(options, &jax, &jax_cases[i]);
+    }
+    return status;
 }

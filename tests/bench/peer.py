@@ -31,21 +31,23 @@ def uniform(generator, shape):
     return generator.uniform(-1, 1, shape).astype(numpy.float32)
 
 
-def serve(make, warm_ns=0):
-    """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run
-    for each line of stdin. Before it there are runs for `warm_ns` which do not count: threads of the other side may
-    still wait for work with all their might (OpenMP's do for some 15 ms), and our own have fallen asleep."""
+def serve(make, first=True, warm_ns=0):
+    """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run for each
+    line of stdin: those that it gives itself, or else what it took. `first`: one before, that is not timed. Before each
+    line's run there are others for `warm_ns`, which do not count: threads of the other side may still wait for work
+    with all their might (OpenMP's do for some 15 ms), and our own have fallen asleep."""
     try:
         name, run = make()
     except ImportError as error:
         print("none", flush=True)
         sys.exit(f"{error}: no peer to compare with; run deploy/install-deps.sh")
     print(name, flush=True)
-    run()
+    if first:
+        run()
     for _ in sys.stdin:
         warm = time.perf_counter_ns() + warm_ns
         while warm_ns > 0 and time.perf_counter_ns() < warm:
             run()
         start = time.perf_counter_ns()
-        run()
-        print(time.perf_counter_ns() - start, flush=True)
+        own = run()
+        print(time.perf_counter_ns() - start if own is None else own, flush=True)

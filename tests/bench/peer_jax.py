@@ -82,4 +82,4 @@ def engine():
     return f"JAX {jax.__version__}, {COMPILER}", run
 
 
-serve(engine, 50_000_000)
+serve(engine, warm_ns=50_000_000)

@@ -1,4 +1,5 @@
-"""Small models of the usual kinds, written with torch.nn, with random weights."""
+"""Models of the usual kinds, written with torch.nn, with random weights: small ones, and such as take a machine of two
+processors some milliseconds."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -29,13 +30,41 @@ class ResNet(nn.Module):
         return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
 
 
+class ResNet50(nn.Module):
+    class Block(nn.Module):
+        def __init__(self, inside, width, stride):
+            super().__init__()
+            def part(*sizes):
+                return nn.Sequential(nn.Conv2d(*sizes, bias=False), nn.BatchNorm2d(sizes[1]))
+            self.a, self.b = part(inside, width, 1), part(width, width, 3, stride, 1)
+            self.c = part(width, 4 * width, 1)
+            self.short = nn.Identity() if inside == 4 * width else part(inside, 4 * width, 1, stride)
+
+        def forward(self, x):
+            return F.relu(self.c(F.relu(self.b(F.relu(self.a(x))))) + self.short(x))
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+                                  nn.MaxPool2d(3, 2, 1))
+        blocks, inside = [], 64
+        for i, count in enumerate((3, 4, 6, 3)):
+            for k in range(count):
+                blocks.append(self.Block(inside, 64 << i, 2 if i and not k else 1))
+                inside = 4 * 64 << i
+        self.blocks, self.head = nn.Sequential(*blocks), nn.Linear(inside, 10)
+
+    def forward(self, x):
+        return self.head(F.adaptive_avg_pool2d(self.blocks(self.stem(x)), 1).flatten(1))
+
+
 class ViT(nn.Module):
-    def __init__(self, width=32, heads=4, layers=2, patch=4, patches=16):
+    def __init__(self, width=32, heads=4, count=2, patch=4, places=17):
         super().__init__()
         self.patch = nn.Conv2d(3, width, patch, patch)
         self.first = nn.Parameter(torch.randn(1, 1, width) / 8)
-        self.place = nn.Parameter(torch.randn(1, 1 + patches, width) / 8)
-        self.layers = nn.ModuleList([Layer(width, heads, causal=False) for _ in range(layers)])
+        self.place = nn.Parameter(torch.randn(1, places, width) / 8)
+        self.layers = nn.ModuleList([Layer(width, heads, causal=False) for _ in range(count)])
         self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 10)
 
     def forward(self, x):
@@ -66,11 +95,11 @@ class Layer(nn.Module):
 
 
 class Bert(nn.Module):
-    def __init__(self, width=32, heads=4, layers=2, places=16):
+    def __init__(self, width=32, heads=4, count=2, vocabulary=50, places=16):
         super().__init__()
-        self.words, self.places = nn.Embedding(50, width, padding_idx=0), nn.Embedding(places, width)
+        self.words, self.places = nn.Embedding(vocabulary, width, padding_idx=0), nn.Embedding(places, width)
         self.norm = nn.LayerNorm(width)
-        self.layers = nn.ModuleList([Layer(width, heads, causal=False) for _ in range(layers)])
+        self.layers = nn.ModuleList([Layer(width, heads, causal=False) for _ in range(count)])
         self.pool, self.head = nn.Linear(width, width), nn.Linear(width, 10)
 
     def forward(self, words):
@@ -82,10 +111,10 @@ class Bert(nn.Module):
 
 
 class Gpt2(nn.Module):
-    def __init__(self, width=32, heads=4, layers=2, places=16):
+    def __init__(self, width=32, heads=4, count=2, vocabulary=50, places=16):
         super().__init__()
-        self.words, self.places = nn.Embedding(50, width), nn.Embedding(places, width)
-        self.layers = nn.ModuleList([Layer(width, heads, causal=True, approximate="tanh") for _ in range(layers)])
+        self.words, self.places = nn.Embedding(vocabulary, width), nn.Embedding(places, width)
+        self.layers = nn.ModuleList([Layer(width, heads, causal=True, approximate="tanh") for _ in range(count)])
         self.norm = nn.LayerNorm(width)
 
     def forward(self, words):
@@ -98,14 +127,13 @@ class Gpt2(nn.Module):
 class Llama(nn.Module):
     """One block: RMS norm, rotary places, four heads of queries for two of keys, SwiGLU."""
 
-    def __init__(self, width=32):
+    def __init__(self, width=32, vocabulary=50):
         super().__init__()
-        self.width, self.each = width, width // 4
-        self.words = nn.Embedding(50, width)
+        self.words, self.each = nn.Embedding(vocabulary, width), width // 4
         self.norm_a, self.norm_b = nn.RMSNorm(width), nn.RMSNorm(width)
         self.q, self.kv, self.o = (nn.Linear(width, width, bias=False) for _ in range(3))
         self.gate, self.up = (nn.Linear(width, 2 * width, bias=False) for _ in range(2))
-        self.down, self.head = nn.Linear(2 * width, width, bias=False), nn.Linear(width, 50, bias=False)
+        self.down, self.head = nn.Linear(2 * width, width, bias=False), nn.Linear(width, vocabulary, bias=False)
 
     @staticmethod
     def turned(x):
@@ -121,19 +149,19 @@ class Llama(nn.Module):
         q = self.q(y).view(n, s, 4, self.each).transpose(1, 2)
         k, v = (t.view(n, s, 2, self.each).transpose(1, 2).repeat_interleave(2, 1) for t in self.kv(y).chunk(2, -1))
         y = F.scaled_dot_product_attention(self.turned(q), self.turned(k), v, is_causal=True)
-        x = x + self.o(y.transpose(1, 2).reshape(n, s, self.width))
+        x = x + self.o(y.transpose(1, 2).reshape(n, s, 4 * self.each))
         y = self.norm_b(x)
         return self.head(x + self.down(F.silu(self.gate(y)) * self.up(y)))[:, -1]
 
 
 class Lstm(nn.Module):
-    def __init__(self):
+    def __init__(self, inside=8, width=16):
         super().__init__()
-        self.cells = nn.ModuleList([nn.LSTMCell(8, 16), nn.LSTMCell(16, 16)])
-        self.head = nn.Linear(16, 10)
+        self.cells = nn.ModuleList([nn.LSTMCell(inside, width), nn.LSTMCell(width, width)])
+        self.head, self.width = nn.Linear(width, 10), width
 
     def forward(self, x):
-        states = [(x.new_zeros(x.shape[0], 16), x.new_zeros(x.shape[0], 16)) for _ in self.cells]
+        states = [(x.new_zeros(x.shape[0], self.width), x.new_zeros(x.shape[0], self.width)) for _ in self.cells]
         for row in x.unbind(1):
             for i, cell in enumerate(self.cells):
                 states[i] = cell(row, states[i])
@@ -142,12 +170,13 @@ class Lstm(nn.Module):
 
 
 class UNet(nn.Module):
-    def __init__(self):
+    def __init__(self, width=8):
         super().__init__()
         def block(inside, outside):
             return nn.Sequential(nn.Conv2d(inside, outside, 3, padding=1), nn.GroupNorm(2, outside), nn.SiLU())
-        self.a, self.b, self.c, self.d = block(3, 8), block(8, 16), block(16, 8), block(16, 8)
-        self.up, self.head = nn.ConvTranspose2d(16, 8, 2, 2), nn.Conv2d(8, 10, 1)
+        self.a, self.b = block(3, width), block(width, 2 * width)
+        self.c, self.d = block(2 * width, width), block(2 * width, width)
+        self.up, self.head = nn.ConvTranspose2d(2 * width, width, 2, 2), nn.Conv2d(width, 10, 1)
 
     def forward(self, x):
         a = self.a(x)
@@ -157,10 +186,18 @@ class UNet(nn.Module):
         return self.head(c + small).mean((2, 3))
 
 
-def words():
-    return torch.randint(0, 50, (3, 12))
+def words(count=3, length=12, vocabulary=50):
+    return torch.randint(0, vocabulary, (count, length))
 
 
 MODELS = {"resnet": (ResNet, lambda: torch.randn(3, 3, 32, 32)), "vit": (ViT, lambda: torch.randn(3, 3, 16, 16)),
           "bert": (Bert, words), "gpt2": (Gpt2, words), "llama": (Llama, words),
           "lstm": (Lstm, lambda: torch.randn(3, 5, 8)), "unet": (UNet, lambda: torch.randn(3, 3, 16, 16))}
+
+LARGE = {"resnet50": (ResNet50, lambda: torch.randn(1, 3, 64, 64)),
+         "vit": (lambda: ViT(192, 3, 12, 8, 65), lambda: torch.randn(1, 3, 64, 64)),
+         "bert": (lambda: Bert(256, 8, 12, 1000, 128), lambda: words(1, 128, 1000)),
+         "gpt2": (lambda: Gpt2(256, 8, 12, 1000, 128), lambda: words(1, 128, 1000)),
+         "llama": (lambda: Llama(512, 1000), lambda: words(1, 128, 1000)),
+         "lstm": (lambda: Lstm(64, 128), lambda: torch.randn(8, 16, 64)),
+         "unet": (lambda: UNet(32), lambda: torch.randn(1, 3, 64, 64))}
