@@ -1,4 +1,5 @@
 /* analysis.c - which part each dimension of a fused body plays. */
+#include <math.h>
 #include <string.h>
 
 #include "core/kernel/work.h"
@@ -217,12 +218,15 @@ static double points_read(const sx_analysis *a, uint32_t argument)
     return points;
 }
 
-/* Elements of maps and rows that are read lane by lane: those that lie apart along the lanes. */
+/* Elements of maps and rows that are read lane by lane: those that lie apart along the lanes. Where several lie on one
+ * line of the cache, each counts as its share of the line. */
 static double apart_along_lanes(const sx_analysis *a)
 {
     double sum = 0;
     for (uint32_t k = 0; k < a->body->arg_count && a->lane != SX_NO_DIM; k++) {
-        sum += a->view.stride[k][a->lane] > 1 ? points_read(a, k) : 0;
+        int64_t stride = a->view.stride[k][a->lane];
+        double line = (double)stride * sx_dtype_bytes(a->input[k].dtype) / 64;
+        sum += stride > 1 ? points_read(a, k) * fmin(1, line) : 0;
     }
     return sum;
 }

