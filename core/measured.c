@@ -56,7 +56,7 @@ static sx_code prefer_corrected(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_s
     const sx_correction *correction = &pipe->correction;
     sx_search_result *search = &c->search;
     uint32_t best = 0;
-    double lowest = INFINITY;
+    double lowest = (double)INFINITY;
     if (correction->kernels == 0 || strcmp(correction->device, pipe->device->name) != 0) {
         return SX_OK;
     }

@@ -185,7 +185,7 @@ sx_code sx_correction_fit(sx_ctx *cx, const sx_measured *rows, const char *machi
 /* The fastest of the kernel over the one whose predicted time, corrected or not, is the smallest. */
 static double quality(const sx_measured_row *const *row, uint32_t n, const sx_correction *c)
 {
-    double fastest = row[0]->ns, first = INFINITY, chosen = 0;
+    double fastest = row[0]->ns, first = (double)INFINITY, chosen = 0;
     for (uint32_t i = 0; i < n; i++) {
         double said =
             row[i]->predicted_ns * (c != NULL ? sx_correction_factor(c, &row[i]->schedule) : 1);
