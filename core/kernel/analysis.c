@@ -218,6 +218,8 @@ static double points_read(const sx_analysis *a, uint32_t argument)
     return points;
 }
 
+#define LINE_BYTES 64.0
+
 /* Elements of maps and rows that are read lane by lane: those that lie apart along the lanes. Where several lie on one
  * line of the cache, each counts as its share of the line. */
 static double apart_along_lanes(const sx_analysis *a)
@@ -225,7 +227,7 @@ static double apart_along_lanes(const sx_analysis *a)
     double sum = 0;
     for (uint32_t k = 0; k < a->body->arg_count && a->lane != SX_NO_DIM; k++) {
         int64_t stride = a->view.stride[k][a->lane];
-        double line = (double)stride * sx_dtype_bytes(a->input[k].dtype) / 64;
+        double line = (double)stride * sx_dtype_bytes(a->input[k].dtype) / LINE_BYTES;
         sum += stride > 1 ? points_read(a, k) * fmin(1, line) : 0;
     }
     return sum;
