@@ -160,8 +160,12 @@ static sx_code fit(sx_ctx *cx, const selection *s, uint64_t without, sx_correcti
         }
     }
     if (e.kernels + (without != 0 ? 1 : 0) < SX_CORRECTION_KERNELS_MIN) {
-        return SX_FAIL(cx, SX_INPUT, "correction: %u kernels with several rows, at least %d",
-                       e.kernels, SX_CORRECTION_KERNELS_MIN);
+        sx_code code = SX_FAIL(cx, SX_INPUT,
+                               "correction: %u kernels of this target with two or more measured "
+                               "schedules, %d are needed",
+                               e.kernels, SX_CORRECTION_KERNELS_MIN);
+        sx_hint(cx, "Measure more models or operations with tune first.");
+        return code;
     }
     c->kernels = e.kernels;
     c->rows = e.rows;

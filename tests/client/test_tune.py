@@ -219,7 +219,7 @@ for line in learned.read_text().splitlines()[1:]:
     words[3] = str(1000 * int(re.search(r"loop\(.*?m/(\d+)", words[8]).group(1)))
     text += " ".join(words) + "\n"
 learned.write_text(HEAD)
-assert "0 kernels with several rows, at least 8" in sx("tune", "fit", "--times", learned, status=4).stderr
+assert "0 kernels of this target with two or more" in sx("tune", "fit", "--times", learned, status=4).stderr
 learned.write_text(text)
 fitted = json.loads(sx("tune", "fit", "--times", learned, "--json").stdout)
 assert fitted["kept"] and fitted["kernels"] == 8 and fitted["corrected"] > fitted["model"], fitted
