@@ -8,6 +8,7 @@
 #include "client/verify/verify.h"
 #include "core/base/rng.h"
 #include "tests/lib/compiled.h"
+#include "tests/lib/intervals.h"
 
 /* A constant, a weight that is packed, an output that is an input, and one that two symbols shape. */
 static const char text[] =
@@ -53,23 +54,7 @@ static void run(sx_ctx *cx, sxr_program *program, int64_t batch, int64_t n, sx_b
 {
     ck_sx_ok(cx, sxr_set_extent(cx, program, SX_SPAN_LITERAL("batch"), batch));
     ck_sx_ok(cx, sxr_set_extent(cx, program, SX_SPAN_LITERAL("n"), n));
-    const sx_module *module = sxr_module(program);
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
-        sx_module_tensor tensor = module->tensor[i];
-        if (tensor.place > SX_TENSOR_OUTPUT) {
-            continue;
-        }
-        memcpy(tensor.dim, sxr_shape(program, i), sizeof(tensor.dim));
-        tensor.size = sxr_size(program, i);
-        void *memory = sx_alloc(cx, (size_t)tensor.size);
-        ck_assert_ptr_nonnull(memory);
-        sx_module one = *module;
-        one.tensor = &tensor;
-        if (tensor.place != SX_TENSOR_OUTPUT) {
-            sx_test_fill(&one, 0, SX_FILL_SMOOTH, memory);
-        }
-        ck_sx_ok(cx, sxr_bind(cx, program, i, memory, tensor.size));
-    }
+    sx_test_bind_drawn(cx, program);
     ck_sx_ok(cx, sxr_run(cx, program, NULL));
     static const char *const names[] = {"y", "e", "same"};
     for (uint32_t k = 0; k < 3; k++) {

@@ -19,13 +19,8 @@ sx_code sx_test_compile_request(sx_ctx *cx, const sx_core_request *request, sx_b
     return code;
 }
 
-/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
-static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uint32_t symbols,
-                const int64_t *value, sx_buf *out)
+void sx_test_bind_drawn(sx_ctx *cx, sxr_program *program)
 {
-    for (uint32_t k = 0; k < symbols; k++) {
-        ck_sx_ok(cx, sxr_set_extent(cx, program, symbol[k].name, value[k]));
-    }
     const sx_module *module = sxr_module(program);
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         sx_module_tensor tensor = module->tensor[i];
@@ -45,6 +40,17 @@ static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uin
         }
         ck_sx_ok(cx, sxr_bind(cx, program, i, memory, tensor.size));
     }
+}
+
+/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
+static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uint32_t symbols,
+                const int64_t *value, sx_buf *out)
+{
+    for (uint32_t k = 0; k < symbols; k++) {
+        ck_sx_ok(cx, sxr_set_extent(cx, program, symbol[k].name, value[k]));
+    }
+    const sx_module *module = sxr_module(program);
+    sx_test_bind_drawn(cx, program);
     ck_sx_ok(cx, sxr_run(cx, program, NULL));
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         if (module->tensor[i].place == SX_TENSOR_OUTPUT) {

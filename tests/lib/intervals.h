@@ -5,6 +5,9 @@
 #include "core/core.h"
 
 sx_code sx_test_compile_request(sx_ctx *cx, const sx_core_request *request, sx_buf *module);
+/* Memory for all inputs and outputs of a program whose extents are set: inputs have the values that sx_test_fill draws,
+ * outputs none that a run would write by chance. */
+void sx_test_bind_drawn(sx_ctx *cx, sxr_program *program);
 /* Which points are compared: `points` that are drawn with sx_test_seed, the ends first; 0: all that there are. Then
  * how many variants the module may have. */
 typedef struct {
