@@ -162,7 +162,7 @@ def test_control():
                     lax.cond(x.sum() > 0, lambda c: c * 2, lambda c: c - x, x)), X)
     for branch in (-1, 0, 1, 2, 9):
         same(lambda x, j: lax.switch(j, [lambda c: c * 2, lambda c: c - 1, lambda c: c + 7], x), X, jnp.int32(branch))
-    fails(symplex.Unimplemented, "effect", jit(lambda x: (jax.debug.print("{}", x), x)[1]), X)
+    fails(symplex.Unimplemented, "the primitive debug_print", jit(lambda x: (jax.debug.print("{}", x), x)[1]), X)
 
 
 PARAMETERS = {"w1": jnp.asarray(RNG.standard_normal((6, 24)), jnp.float32), "b1": jnp.zeros(24, jnp.float32),
@@ -248,16 +248,96 @@ def test_composition():
     assert np.array_equal(decorated(np.asarray(X)), X + 1)
 
 
-def test_left_to_xla():
-    def drop(x):
-        return jnp.where(jax.random.uniform(jax.random.key(0), x.shape) > 0.5, x, 0)
+def told_by(action):
+    """What is said about a function while it is called, and what it gives."""
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        function = symplex.jax.jit(drop)
-        assert np.array_equal(function(X), drop(X)) and np.array_equal(function(X[:2]), drop(X[:2]))
-    told = [str(w.message) for w in told if "symplex" in str(w.message)]
-    assert told == ["symplex: drop is left to XLA: the primitive random_seed cannot be compiled"], told
-    fails(symplex.Unimplemented, "drop: the primitive random_seed cannot be compiled (strict=True)", jit(drop), X)
+        made = action()
+    return made, [str(w.message) for w in told if "symplex" in str(w.message)]
+
+
+def custom_calls(function, *args):
+    """How many programs of ours a function calls, and whether XLA has a product left to compute."""
+    text = jax.jit(function).lower(*args).as_text()
+    return text.count("custom_call @symplex_module"), "dot_general" in text
+
+
+def test_left_to_xla():
+    def rounded(x):
+        return lax.reduce_precision(x, 8, 23)
+    function = symplex.jax.jit(rounded)
+    (made, again), told = told_by(lambda: (function(X), function(X[:2])))
+    assert np.array_equal(made, X) and np.array_equal(again, X[:2])
+    assert told == ["symplex: rounded is left to XLA: the primitive reduce_precision cannot be compiled"], told
+    assert custom_calls(function, X) == (0, False)
+    fails(symplex.Unimplemented, "rounded: the primitive reduce_precision cannot be compiled (strict=True)",
+          jit(rounded), X)
+
+
+def test_part_left_to_xla():
+    """An unknown primitive between two products: they are ours, also under vmap, grad and inside of calls."""
+    @jax.jit
+    def inner(x):
+        return lax.reduce_precision(x @ W, 8, 23) * 2 + 1
+
+    def between(x, w):
+        y = inner(x)
+        return (y @ w).sum(0), y
+
+    w = jnp.asarray(np.arange(10).reshape(5, 2) % 3 - 1, jnp.float32)
+    function = symplex.jax.jit(between, threads=1)
+    made, told = told_by(lambda: function(X, w))
+    assert told == ["symplex: a part of between is left to XLA: the primitive reduce_precision cannot be "
+                    "compiled"], told
+    assert jax.tree.all(jax.tree.map(np.array_equal, made, between(X, w)))
+    assert custom_calls(function, X, w) == (2, False)
+    many = jnp.stack([X, X + 1, 2 * X])
+    batched = jax.vmap(function, in_axes=(0, None))
+    assert jax.tree.all(jax.tree.map(np.array_equal, batched(many, w), jax.vmap(between, in_axes=(0, None))(many, w)))
+    assert custom_calls(batched, many, w) == (2, False)
+
+    def loss(f):
+        return jax.grad(lambda x, w: f(x, w)[0].sum() + f(x, w)[1].sum(), argnums=(0, 1))
+    ours, theirs = loss(function)(X, w), loss(between)(X, w)
+    assert jax.tree.all(jax.tree.map(np.array_equal, ours, theirs)), (ours, theirs)
+    calls, by_xla = custom_calls(loss(function), X, w)
+    assert calls >= 4 and not by_xla, (calls, by_xla)
+    fails(symplex.Unimplemented, "between: the primitive reduce_precision cannot be compiled (strict=True)",
+          jit(between), X, w)
+
+
+def test_random_numbers_of_jax():
+    """Keys and unsigned words are no types of ours: XLA draws, the rest is compiled."""
+    def drop(x, key):
+        return jnp.where(jax.random.bernoulli(key, 0.5, (3, 5)), x @ W, 0)
+    function = symplex.jax.jit(drop, threads=1)
+    made, told = told_by(lambda: function(X, jax.random.key(3)))
+    assert np.array_equal(made, drop(X, jax.random.key(3))) and np.any(np.asarray(made) == 0)
+    assert len(told) == 1 and "a part of drop is left to XLA" in told[0], told
+    assert custom_calls(function, X, jax.random.key(3)) == (2, False)
+
+
+def test_effects_keep_their_order():
+    seen = []
+
+    def noisy(x):
+        jax.debug.callback(lambda v: seen.append(("first", float(v))), (x @ W).sum(), ordered=True)
+        jax.debug.callback(lambda v: seen.append(("second", float(v.sum()))), x, ordered=True)
+        return (x @ W) @ W.T
+    made, told = told_by(lambda: symplex.jax.jit(noisy, threads=1)(X))
+    jax.effects_barrier()
+    assert np.array_equal(made, (X @ W) @ W.T) and told, told
+    assert seen == [("first", float((X @ W).sum())), ("second", float(X.sum()))], seen
+
+
+def test_what_does_not_compile():
+    """A program that the compiler refuses is XLA's, and the compiler's reason is told."""
+    def large(x):
+        return x + 1
+    function = symplex.jax.jit(large, threads=1, target="no-such-target")
+    made, told = told_by(lambda: function(X))
+    assert np.array_equal(made, X + 1) and len(told) == 1 and "no-such-target" in told[0], told
+    fails(Exception, "no-such-target", symplex.jax.jit(large, strict=True, target="no-such-target"), X)
 
 
 def test_custom_call():

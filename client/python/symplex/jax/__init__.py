@@ -45,7 +45,8 @@ def jit(function: Callable[..., Any] | None = None, *, strict: bool = False, sta
     jax.grad one that keeps what the backward program needs, and that one.
 
     strict           a primitive that symplex does not know is an Unimplemented error with its name. Otherwise XLA
-                     computes the function (or its batched, forward or backward form), and one warning says so.
+                     computes that part, what stands before, behind and beside it is compiled, and one warning names
+                     the primitive. A loop with an unknown primitive in it is XLA's as a whole.
     static_argnums, static_argnames   as of jax.jit
     options          those of symplex.compile: target, exact, threads, daemon, ...
     """

@@ -13,12 +13,14 @@ from jax.interpreters import batching, mlir
 
 from symplex import _c
 from symplex._compile import compile
-from symplex._errors import Unimplemented
+from symplex._errors import CompileError, InputError, LimitExceeded, Unimplemented
 from symplex._module import Module
 from symplex.jax._emit import Unsupported
 from symplex.jax._lower import lower
+from symplex.jax._parts import split
 
 _TARGET = "symplex_module"
+_REASONS_MAX = 6
 _modules: dict[Any, tuple[Module, int]] = {}  # by text and options; they stay, as executables call them
 
 
@@ -29,27 +31,43 @@ class Options:
         self.name, self.strict, self.compiling = name, strict, compiling
         self._told: set[str] = set()
 
-    def tell(self, what: str) -> None:
+    def tell(self, reasons: Sequence[str], part: bool) -> None:
+        """Once for each reason: what XLA computes, a part of the function or all of it."""
+        new = [reason for reason in reasons if reason not in self._told]
+        if not new:
+            return
+        more = f" and {len(new) - _REASONS_MAX} more" if len(new) > _REASONS_MAX else ""
+        what = ", ".join(new[:_REASONS_MAX]) + more
         if self.strict:
             raise Unimplemented(f"{self.name}: {what} cannot be compiled (strict=True)")
-        if what not in self._told:
-            self._told.add(what)
-            warnings.warn(f"symplex: {self.name} is left to XLA: {what} cannot be compiled", RuntimeWarning,
-                          stacklevel=2)
+        self._told.update(new)
+        warnings.warn(f"symplex: {'a part of ' if part else ''}{self.name} is left to XLA: {what} cannot be compiled",
+                      RuntimeWarning, stacklevel=2)
 
 
 class Program:
-    """A jaxpr without constants, and what is made of it. `text` None: a primitive is not known, and XLA computes it."""
+    """A jaxpr without constants, and what is made of it. `text` None: a primitive is not known, XLA computes it, and
+    what stands around it are programs of their own."""
 
     def __init__(self, jaxpr: core.ClosedJaxpr, options: Options) -> None:
         self.jaxpr, self.options = jaxpr, options
         self.batched: dict[Any, Program] = {}
         self.pair: Any = None
         self.text: str | None = None
+        self._by_xla: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
         try:
             self.text = lower(jaxpr) if jaxpr.out_avals else None
-        except Unsupported as error:
-            options.tell(str(error))
+        except Unsupported:
+            self._split()
+
+    def _split(self) -> None:
+        whole = split(self.jaxpr)
+        known = any(part.known for part in whole.parts)
+        self.options.tell(whole.reasons, known)
+        if known:
+            calls = [Program(part.jaxpr, self.options) if part.known else core.jaxpr_as_fun(part.jaxpr)
+                     for part in whole.parts]
+            self._by_xla = lambda *leaves: whole.run(calls, leaves)
 
     def module(self) -> tuple[Module, int]:
         """The compiled program, and its number for XLA."""
@@ -61,7 +79,7 @@ class Program:
 
     def __call__(self, *leaves: Any) -> list[Any]:
         if self.text is None:
-            return core.jaxpr_as_fun(self.jaxpr)(*leaves)
+            return self._by_xla(*leaves)
         return call_p.bind(*leaves, program=self)
 
 
@@ -97,7 +115,11 @@ def _target() -> str:
 
 def _lowering(ctx: Any, *operands: Any, program: Program) -> Any:
     target = _target()
-    module, number = program.module()
+    try:
+        module, number = program.module()
+    except (Unimplemented, LimitExceeded, CompileError, InputError) as error:
+        program.options.tell([str(error)], True)
+        return mlir.lower_fun(core.jaxpr_as_fun(program.jaxpr), multiple_results=True)(ctx, *operands)
     used = [int(tensor.name[len("x"):]) for tensor in module.inputs]
     made = [int(tensor.name[len("out"):]) for tensor in module.outputs]  # a module has an order of its own
     inner = ctx.replace(avals_in=[ctx.avals_in[i] for i in used], avals_out=[ctx.avals_out[i] for i in made])

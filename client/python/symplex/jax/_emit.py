@@ -22,6 +22,14 @@ class Value(NamedTuple):
     shape: tuple[int, ...]
 
 
+def _element_type(dtype: Any) -> Any:
+    """JAX has types that NumPy does not know, as those of keys."""
+    try:
+        return np.dtype(dtype)
+    except TypeError:
+        raise Unsupported(f"elements of {dtype}") from None
+
+
 def type_text(dtype: Any, shape: Sequence[int]) -> str:
     name = _TYPES.get(str(dtype))
     if name is None:
@@ -49,7 +57,7 @@ class Emitter:
 
     def emit_many(self, operation: str, operands: Sequence[Value], attributes: str,
                   types: Sequence[tuple[Any, tuple[int, ...]]]) -> list[Value]:
-        values = [Value(self._name(), np.dtype(dtype), tuple(shape)) for dtype, shape in types]
+        values = [Value(self._name(), _element_type(dtype), tuple(shape)) for dtype, shape in types]
         self._lines.append(
             f"{', '.join(v.name for v in values)} = {operation}"
             + (f"({', '.join(x.name for x in operands)})" if operands else "")

@@ -44,7 +44,7 @@ def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[V
             return e.constant(atom.val, atom.aval.dtype)
         return values[atom]
 
-    for eqn in _needed(jaxpr):
+    for eqn in needed(jaxpr):
         name = eqn.primitive.name
         handler = HANDLERS.get(name)
         if handler is None:
@@ -57,14 +57,13 @@ def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[V
     return [read(atom) for atom in jaxpr.outvars]
 
 
-def _needed(jaxpr: Any) -> list[Any]:
-    """The equations on which results depend: what differentiation leaves behind may have no type of ours."""
-    if jaxpr.effects:
-        raise Unsupported(f"an effect ({next(iter(jaxpr.effects))})")
+def needed(jaxpr: Any) -> list[Any]:
+    """The equations on which results depend, and those with effects: what differentiation leaves behind may have no
+    type of ours."""
     wanted = {v for v in jaxpr.outvars if not isinstance(v, core.Literal)}
     kept = []
     for eqn in reversed(jaxpr.eqns):
-        if not wanted.isdisjoint(eqn.outvars):
+        if eqn.effects or not wanted.isdisjoint(eqn.outvars):
             kept.append(eqn)
             wanted.update(v for v in eqn.invars if not isinstance(v, core.Literal))
     return kept[::-1]
@@ -85,9 +84,15 @@ _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "closed_call": "call_jaxpr", "core_ca
           "custom_vjp_call_jaxpr": "fun_jaxpr", "custom_lin": "jaxpr"}
 
 
+def closed_call(eqn: Any) -> core.ClosedJaxpr | None:
+    """What is called, if the equation is a call."""
+    jaxpr = eqn.params.get(_CALLS.get(eqn.primitive.name, ""))
+    return None if jaxpr is None else core.ClosedJaxpr(*_closed(jaxpr))
+
+
 @_handles(*_CALLS)
 def _call(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
-    jaxpr = eqn.params.get(_CALLS[eqn.primitive.name])
+    jaxpr = closed_call(eqn)
     if jaxpr is None:
         raise Unsupported("a call without a program")
     return _inside(e, jaxpr, x)
