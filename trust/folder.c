@@ -92,8 +92,12 @@ static sx_code check(const walk *w, const char *path, const struct stat *status,
         const char *may = (mode & 0022) == 0 ? "look into it"
                           : last             ? "write to it"
                                              : "exchange what lies in it";
-        sx_hint(w->cx, "Close it: chmod %s %s", last && (w->forbidden & 0055) != 0 ? "700" : "go-w",
-                path);
+        if ((mode & S_ISVTX) != 0) { /* /tmp is for all */
+            sx_hint(w->cx, "Use a folder of your own in it: mkdir -m 700 %s/NAME", path);
+        } else {
+            sx_hint(w->cx, "Close it: chmod %s %s",
+                    last && (w->forbidden & 0055) != 0 ? "700" : "go-w", path);
+        }
         return SX_FAIL(w->cx, SX_DENIED, "%s: folder %s has mode %04o (owner %u): others may %s",
                        w->what, path, mode, status->st_uid, may);
     }

@@ -62,7 +62,12 @@ START_TEST(what_others_may_write_is_not)
 {
     denied(make("group", 0720), 0022, "mode 0720");
     denied(make("world", 0702), 0022, "mode 0702");
-    denied(make("sticky", 01777), 0022, "mode 1777");
+    const char *sticky = make("sticky", 01777);
+    ck_assert_int_eq(sx_trust_folder(&cx, "test", sticky, &us, 0022), SX_DENIED);
+    ck_assert_ptr_null(strstr(cx.error.hint, "chmod")); /* as /tmp is: not to be closed */
+    ck_assert_ptr_nonnull(strstr(cx.error.hint, "mkdir -m 700"));
+    sx_ctx_reset_error(&cx);
+    denied(sticky, 0022, "mode 1777");
     denied(make("seen", 0750), 0077, "mode 0750");
     denied(make("entered", 0701), 0077, "mode 0701");
 }
