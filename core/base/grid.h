@@ -7,7 +7,10 @@
  *     k = n mod extent[2], j = n / extent[2] mod extent[1], i = n / (extent[1] * extent[2])
  *
  * Both orders are the same, so that blocks which share what they read run side by side either way. The text of a kernel
- * (core/nvidia), its launch (client/runtime, core/nvidia) and the check of its module (protocol) follow this rule. */
+ * (core/nvidia), its launch (client/runtime, core/nvidia) and the check of its module (protocol) follow this rule.
+ *
+ * Where blocks walk, fewer of them than there are points are launched, all of them along x. The points are counted as
+ * above, and block n of a launch of g blocks is the points n, n + g, n + 2 g ... in this order, whatever g is. */
 #ifndef SX_CORE_BASE_GRID_H
 #define SX_CORE_BASE_GRID_H
 #include "core/base/base.h"
@@ -43,5 +46,23 @@ static inline void sx_grid_launched(const int64_t extent[3], uint32_t blocks[3])
     blocks[1] = folded ? 1 : (uint32_t)extent[1];
     blocks[2] = folded ? 1 : (uint32_t)extent[0];
     SX_ASSERT(blocks[0] >= 1 && blocks[1] <= SX_GRID_YZ_MAX && blocks[2] <= SX_GRID_YZ_MAX);
+}
+
+/* Can blocks walk over the points? false also where there are none. */
+static inline bool sx_grid_can_walk(const int64_t extent[3], int64_t *points)
+{
+    *points = extent[2];
+    return extent[0] >= 1 && extent[1] >= 1 && extent[2] >= 1 &&
+           sx_mul_i64(*points, extent[1], points) && sx_mul_i64(*points, extent[0], points) &&
+           *points <= SX_GRID_X_MAX;
+}
+
+/* The blocks of the launch where `walkers` of them walk: no more than there are points. */
+static inline uint32_t sx_grid_walkers(const int64_t extent[3], uint32_t walkers)
+{
+    int64_t points;
+    bool can = sx_grid_can_walk(extent, &points);
+    SX_ASSERT(can && walkers > 0);
+    return (uint32_t)sx_min_i64(points, walkers);
 }
 #endif

@@ -28,6 +28,21 @@ static const char *const side_name[2] = {"left", "right"};
 
 /* ---- the grid and the block ---- */
 
+/* Blocks that compute several points in turn: the points are counted without overflow, and what a point leaves behind
+ * is nothing but uses of the ring, which are counted on (check_roles takes two points, one after the other): its sums
+ * begin with a FILL, and no thread holds factors of another point. */
+static bool check_walk(const block *b, const int64_t grid[3])
+{
+    int64_t points;
+    bool ok = b->t->walkers == 0 || (b->t->by_engine && b->t->online == NULL &&
+                                     sx_grid_can_walk(grid, &points));
+    if (!ok) {
+        (void)sx_refuse(b->g, "%u blocks walk over a grid without a copy engine, or too large",
+                        b->t->walkers);
+    }
+    return ok;
+}
+
 static bool check_grid(const block *b)
 {
     const sx_tile *t = b->t;
@@ -59,7 +74,7 @@ static bool check_grid(const block *b)
                         (long long)batches, (long long)rows, (long long)columns);
         return false;
     }
-    return true;
+    return check_walk(b, grid);
 }
 
 /* |stride| * extent, summed up; false beyond what a kernel may reach. */

@@ -280,7 +280,10 @@ typedef struct {
     uint32_t level_count;
     sx_stage_place stage[SX_SCHEDULE_STAGES_MAX];
     uint32_t stage_count;
+    /* So many blocks of a GPU walk over the points of the grid (core/base/grid.h). 0: each point is a block. */
+    uint32_t blocks;
 } sx_schedule;
+#define SX_SCHEDULE_BLOCKS_MAX 65535
 
 /* The step of level number `nth` (0 first) of an axis under a binding; 0 where there is none. */
 int64_t sx_schedule_step(const sx_schedule *s, sx_role axis, sx_bind bind, uint32_t nth);
@@ -430,6 +433,9 @@ typedef struct {
     /* So many rows of blocks are visited together, column by column, so that those which run at once share both factors
      * in the second level of the cache; 0: one row after another. */
     uint32_t raster;
+    /* So many blocks walk over all tiles: while one of them stores the results of a tile, its copy engine brings the
+     * first stages of the next one. Usually as many as the device holds at once. 0: each tile is a block. */
+    uint32_t walkers;
 } sx_block_tiles;
 #define SX_BLOCK_STORES_MAX 2
 #define SX_BLOCK_RASTER_MAX 64
@@ -452,7 +458,8 @@ static inline bool sx_block_by_engine(const sx_block_tiles *tiles)
  * sides are swapped, n stands in the places of m:
  * `grid(b, n/64, m/16) loop(k/64) warp(n/64, m/16) matrix(n/64, m/16, k/16)`.
  * Rows that are visited together stand around the columns, `grid(b, m/1024, n/128, m/128)`.
- * A result that the copy engine stores is staged, too: `stage(arg0: shared x4, arg1: shared x4, result: shared x2)`. */
+ * A result that the copy engine stores is staged, too: `stage(arg0: shared x4, arg1: shared x4, result: shared x2)`.
+ * Blocks that walk over the tiles are counted at the end, `... blocks(132)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);
 /* The numbers that a schedule was made of; false: it is not of this form. */
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *tiles);

@@ -107,6 +107,24 @@ static sx_code check_levels(sx_ctx *cx, const sx_schedule *s)
     return SX_OK;
 }
 
+/* Blocks that walk over the grid. Those of a cluster would have to walk together. */
+static sx_code check_blocks(sx_ctx *cx, const sx_schedule *s)
+{
+    if (s->blocks > SX_SCHEDULE_BLOCKS_MAX) {
+        return SX_FAIL(cx, SX_INPUT, "schedule: %u blocks, at most %d", s->blocks,
+                       SX_SCHEDULE_BLOCKS_MAX);
+    }
+    for (uint32_t i = 0; i < s->level_count && s->blocks > 0; i++) {
+        if (s->level[i].bind == SX_BIND_CLUSTER) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "schedule: %u blocks that walk over the grid and clusters of blocks, "
+                           "only one of both is lowered",
+                           s->blocks);
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code check_stages(sx_ctx *cx, const sx_schedule *s, const sx_analysis *a)
 {
     for (uint32_t i = 0; i < s->stage_count; i++) {
@@ -137,6 +155,7 @@ sx_code sx_schedule_check(sx_ctx *cx, const sx_schedule *s, const sx_analysis *a
                        SX_SCHEDULE_STAGES_MAX);
     }
     SX_TRY(check_levels(cx, s));
+    SX_TRY(check_blocks(cx, s));
     SX_TRY(check_stages(cx, s, a));
     if (a == NULL) {
         return SX_OK;
@@ -188,6 +207,10 @@ sx_code sx_schedule_match(sx_ctx *cx, const sx_schedule *s, const sx_level_form 
     SX_ASSERT(form_count <= SX_SCHEDULE_LEVELS_MAX);
     SX_TRY(sx_schedule_check(cx, s, NULL));
     bool same = s->level_count == form_count;
+    if (s->blocks > 0) {
+        return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: no blocks that walk over its points",
+                       kernel);
+    }
     sx_level_form own[SX_SCHEDULE_LEVELS_MAX];
     for (uint32_t i = 0; i < s->level_count; i++) {
         own[i] = (sx_level_form){s->level[i].axis, s->level[i].bind};
@@ -205,7 +228,8 @@ sx_code sx_schedule_match(sx_ctx *cx, const sx_schedule *s, const sx_level_form 
 
 bool sx_schedule_equal(const sx_schedule *a, const sx_schedule *b)
 {
-    bool equal = a->level_count == b->level_count && a->stage_count == b->stage_count;
+    bool equal = a->level_count == b->level_count && a->stage_count == b->stage_count &&
+                 a->blocks == b->blocks;
     for (uint32_t i = 0; equal && i < a->level_count; i++) {
         equal = a->level[i].axis == b->level[i].axis && a->level[i].bind == b->level[i].bind &&
                 a->level[i].step == b->level[i].step;
@@ -221,7 +245,7 @@ uint64_t sx_schedule_hash(const sx_schedule *s)
 {
     uint64_t word[1 + 2 * SX_SCHEDULE_LEVELS_MAX + SX_SCHEDULE_STAGES_MAX];
     uint32_t n = 0;
-    word[n++] = s->level_count;
+    word[n++] = (uint64_t)s->blocks << 32 | s->level_count;
     for (uint32_t i = 0; i < s->level_count; i++) {
         word[n++] = (uint64_t)s->level[i].axis << 8 | (uint64_t)s->level[i].bind;
         word[n++] = (uint64_t)s->level[i].step;

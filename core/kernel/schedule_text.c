@@ -1,6 +1,7 @@
 /* schedule_text.c - schedules as text that reads back:
  *
  *   schedule = { binding "(" level { "," level } ")" } [ "stage" "(" place { "," place } ")" ]
+ *              [ "blocks" "(" number ")" ]
  *   level    = axis [ "/" step ]          a step of 1 is not written
  *   place    = ( "arg" number | "result" ) ":" space [ "x" depth ]     a depth of 1 is not written
  */
@@ -56,6 +57,9 @@ void sx_schedule_print(const sx_schedule *s, sx_buf *text)
         }
     }
     sx_buf_put_text(text, s->stage_count > 0 ? ")" : "");
+    if (s->blocks > 0) {
+        sx_buf_print(text, " blocks(%u)", s->blocks);
+    }
 }
 
 typedef struct {
@@ -177,9 +181,25 @@ static sx_code read_stage(reader *r, sx_schedule *s)
     return SX_OK;
 }
 
+static sx_code read_blocks(reader *r, sx_schedule *s)
+{
+    int64_t blocks;
+    SX_TRY(take(r, '('));
+    SX_TRY(take_number(r, &blocks));
+    if (blocks < 1 || blocks > SX_SCHEDULE_BLOCKS_MAX || s->blocks > 0) {
+        return SX_FAIL(r->cx, SX_INPUT, "schedule: column %zu: %lld blocks, once 1 to %d allowed",
+                       r->at + 1, (long long)blocks, SX_SCHEDULE_BLOCKS_MAX);
+    }
+    s->blocks = (uint32_t)blocks;
+    return take(r, ')');
+}
+
 static sx_code read_group(reader *r, sx_schedule *s)
 {
     sx_span word = take_word(r);
+    if (sx_span_is(word, "blocks")) {
+        return read_blocks(r, s);
+    }
     sx_bind bind = SX_BIND_COUNT;
     bool stages = sx_span_is(word, "stage");
     for (uint32_t k = 0; k < SX_BIND_COUNT; k++) {
@@ -187,7 +207,7 @@ static sx_code read_group(reader *r, sx_schedule *s)
     }
     if (bind == SX_BIND_COUNT && !stages) {
         r->at -= word.len;
-        return expected(r, "grid, cluster, warp, loop, register, lane, matrix or stage");
+        return expected(r, "grid, cluster, warp, loop, register, lane, matrix, stage or blocks");
     }
     SX_TRY(take(r, '('));
     do {

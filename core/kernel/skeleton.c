@@ -187,6 +187,7 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
         s->stage[s->stage_count++] = (sx_stage_place){
             .argument = SX_STAGE_RESULT, .space = SX_SPACE_SHARED, .depth = t->stores};
     }
+    s->blocks = t->walkers;
 }
 
 uint32_t sx_block_stored_bytes(const sx_analysis *a)
@@ -243,6 +244,7 @@ bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
                           .left = s->stage[0].argument,
                           .right = s->stage[factors - 1].argument,
                           .stores = result != NULL ? result->depth : 0,
+                          .walkers = s->blocks,
                           .swapped = swapped};
     const int64_t rest[] = {STEP(row, MATRIX), STEP(column, MATRIX), STEP(SX_ROLE_SUM, MATRIX),
                             STEP(row, LANE), STEP(column, LANE)};

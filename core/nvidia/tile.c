@@ -18,16 +18,15 @@ static sx_ptx_arg zero(sx_nvidia_block *k)
     return d;
 }
 
-static sx_ptx_arg scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
+sx_ptx_arg sx_nvidia_scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor)
 {
     sx_ptx_arg d = sx_ptx_register(&k->l.b, SX_PTX_B32);
     SX_PTX_PUT(&k->l.b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), d, x, sx_ptx_imm(factor));
     return d;
 }
 
-/* Cuts a number into the indices that it holds, the last one fastest. */
-static void split(sx_nvidia_block *k, sx_ptx_arg all, const int64_t *extent, uint32_t count,
-                  sx_ptx_arg *index)
+void sx_nvidia_split(sx_nvidia_block *k, sx_ptx_arg all, const int64_t *extent, uint32_t count,
+                     sx_ptx_arg *index)
 {
     sx_ptx_builder *b = &k->l.b;
     uint32_t first = 0; /* the first index that there is more than one of */
@@ -63,7 +62,7 @@ static void turn_rows(sx_nvidia_block *k)
         SX_PTX_PUT(b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), all, k->point[0],
                    sx_ptx_imm(k->grid[1]), k->point[1]);
     }
-    split(k, all, extent, 2, index);
+    sx_nvidia_split(k, all, extent, 2, index);
     k->point[0] = index[1];
     k->point[1] = sx_ptx_register(b, SX_PTX_B32);
     SX_PTX_PUT(b, SUB, SX_PTX_M(SX_PTX_TYPE_U32), k->point[1], sx_ptx_imm(k->grid[1] - 1),
@@ -80,7 +79,7 @@ static void find_point_together(sx_nvidia_block *k)
     SX_PTX_PUT(b, MAD, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), k->point[1], group,
                sx_ptx_imm(k->tile->raster), sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X));
     k->point[2] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y);
-    split(k, k->point[0], k->tile->batch, k->tile->batch_count, k->batch);
+    sx_nvidia_split(k, k->point[0], k->tile->batch, k->tile->batch_count, k->batch);
 }
 
 /* The point of the grid, by the rule of core/base/grid.h or as turn_rows says, and the indices along the dimensions of
@@ -93,7 +92,7 @@ static void find_point(sx_nvidia_block *k)
         return;
     }
     if (sx_grid_is_folded(k->grid)) {
-        split(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X), k->grid, 3, k->point);
+        sx_nvidia_split(k, sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X), k->grid, 3, k->point);
     } else {
         k->point[1] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_Y);
         k->point[2] = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CTAID_X);
@@ -105,7 +104,7 @@ static void find_point(sx_nvidia_block *k)
     if (turned && k->grid[1] > 1 && k->grid[0] * k->grid[1] <= INT32_MAX) {
         turn_rows(k);
     }
-    split(k, k->point[0], tile->batch, tile->batch_count, k->batch);
+    sx_nvidia_split(k, k->point[0], tile->batch, tile->batch_count, k->batch);
 }
 
 static void begin_block(sx_nvidia_block *k)
@@ -125,9 +124,12 @@ static void begin_block(sx_nvidia_block *k)
     SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), k->shared, k->memory,
                sx_ptx_imm(k->tile->ring.offset));
     k->thread = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_TID_X);
+    if (k->tile->walkers > 0) {
+        return; /* each role finds its points by itself */
+    }
     find_point(k);
-    k->first[0] = scaled(k, k->point[1], k->tile->block_rows);
-    k->first[1] = scaled(k, k->point[2], k->tile->block_columns);
+    k->first[0] = sx_nvidia_scaled(k, k->point[1], k->tile->block_rows);
+    k->first[1] = sx_nvidia_scaled(k, k->point[2], k->tile->block_columns);
 }
 
 /* ---- stages ---- */
@@ -415,10 +417,18 @@ static sx_code put_map(sx_nvidia_block *k)
             sx_nvidia_put_store(k, r + 1 - l->group->width);
         }
     }
+    return l->b.code;
+}
+
+/* Behind the map: the next point, where blocks walk; and at the end of all the slots of the result may go. */
+static void end_points(sx_nvidia_block *k)
+{
+    if (k->tile->walkers > 0) {
+        sx_nvidia_end_walk(k);
+    }
     if (k->store != NULL) {
         sx_nvidia_end_store(k);
     }
-    return l->b.code;
 }
 
 /* ---- entries ---- */
@@ -529,6 +539,7 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
         SX_TRY(put_stages(k));
     }
     SX_TRY(tile->online != NULL ? sx_nvidia_end_online(k) : put_map(k));
+    end_points(k);
     sx_ptx_put(&k->l.b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
     if (tile->by_engine) {
         sx_nvidia_load(k, loading);

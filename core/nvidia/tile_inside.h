@@ -40,6 +40,8 @@ typedef struct {
     int64_t grid[3];     /* of the part */
     sx_ptx_arg point[3]; /* which point of it the block is */
     sx_ptx_arg first[2]; /* the row and the column with which the block begins */
+    sx_ptx_arg walked;   /* where blocks walk: the number of the point, and where the next one begins */
+    sx_ptx_arg next_point;
     sx_ptx_arg batch[SX_RANK_MAX];
     sx_nvidia_copy copy[2];
     sx_nvidia_places read[2];
@@ -56,6 +58,17 @@ typedef struct {
     struct sx_nvidia_online *online; /* NULL: a contraction */
     struct sx_nvidia_store *store;   /* NULL: threads store their results */
 } sx_nvidia_block;
+
+/* ---- tile.c ---- */
+sx_ptx_arg sx_nvidia_scaled(sx_nvidia_block *k, sx_ptx_arg x, uint32_t factor);
+/* Cuts a number into the indices that it holds, the last one fastest. */
+void sx_nvidia_split(sx_nvidia_block *k, sx_ptx_arg all, const int64_t *extent, uint32_t count,
+                     sx_ptx_arg *index);
+
+/* ---- tile_walk.c: blocks that walk over the points of the grid; each role has this loop for itself ---- */
+/* What follows is done for each point of the block. Finds the point, its indices of the batch, its row and column. */
+void sx_nvidia_begin_walk(sx_nvidia_block *k);
+void sx_nvidia_end_walk(sx_nvidia_block *k);
 
 /* ---- tile_ring.c ---- */
 /* Barriers, and the role that multiplies up to its sums; then its map may follow. `loading`: where the other role goes

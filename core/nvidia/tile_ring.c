@@ -283,7 +283,7 @@ static void put_whole_stages(sx_nvidia_block *k, const place *p, sx_ptx_arg befo
     }
 }
 
-static void put_math(sx_nvidia_block *k)
+static sx_code put_math(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_tile *tile = k->tile;
@@ -292,6 +292,10 @@ static void put_math(sx_nvidia_block *k)
     sx_ptx_arg before = plus(k, p.barrier, 0);
     sx_ptx_arg speaks = sx_nvidia_find_speaker(k);
     own_slots(k);
+    if (tile->walkers > 0) { /* the ring goes on, sums begin again */
+        sx_nvidia_begin_walk(k);
+        SX_TRY(sx_nvidia_make_sums(k));
+    }
     if (whole > 0) {
         put_whole_stages(k, &p, before, speaks, whole);
     }
@@ -303,11 +307,15 @@ static void put_math(sx_nvidia_block *k)
             release(k, before, speaks);
         }
         SX_PTX_PUT(b, MOV, SX_PTX_M(SX_PTX_TYPE_B32), before, p.barrier);
+        if (tile->walkers > 0) {
+            next_place(k, &p);
+        }
     }
     if (tile->slice == 0) { /* the end of a slice has settled it */
         settle(k, 0);
     }
     release(k, before, speaks);
+    return k->l.b.code;
 }
 
 sx_code sx_nvidia_ring(sx_nvidia_block *k, sx_ptx_arg *loading)
@@ -319,9 +327,8 @@ sx_code sx_nvidia_ring(sx_nvidia_block *k, sx_ptx_arg *loading)
     *loading = sx_ptx_label(&k->l.b);
     make_barriers(k);
     part_threads(k, SX_PTX_COMPARE_GE, 32 * tile->role[1].warps, *loading);
-    SX_TRY(sx_nvidia_make_sums(k));
-    put_math(k);
-    return k->l.b.code;
+    SX_TRY(tile->walkers > 0 ? SX_OK : sx_nvidia_make_sums(k));
+    return put_math(k);
 }
 
 /* ---- the role that loads ---- */
@@ -385,6 +392,9 @@ void sx_nvidia_load(sx_nvidia_block *k, sx_ptx_arg loading)
     part_threads(k, SX_PTX_COMPARE_NE, 32 * tile->role[0].first_warp, end);
     place p = first_place(k, sx_ring_empty_parity(&tile->ring, 0));
     sx_ptx_arg stage = sx_ptx_register(b, SX_PTX_B32), more = sx_ptx_register(b, SX_PTX_PRED);
+    if (tile->walkers > 0) {
+        sx_nvidia_begin_walk(k);
+    }
     for (uint32_t i = 0; i < 2; i++) {
         copy[i] = begin_copy(k, i);
     }
@@ -403,6 +413,9 @@ void sx_nvidia_load(sx_nvidia_block *k, sx_ptx_arg loading)
                sx_ptx_imm(tile->sum));
     sx_ptx_guard(b, more);
     SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
+    if (tile->walkers > 0) {
+        sx_nvidia_end_walk(k);
+    }
     sx_ptx_place(b, end);
     sx_ptx_put(b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
 }

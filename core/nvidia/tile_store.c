@@ -244,13 +244,27 @@ static void store_slot(sx_nvidia_block *k, uint32_t element)
     s->unit++;
 }
 
+/* How many copies of the group may be under way when it comes to the next slot: those behind the last one from this
+ * slot. Where blocks walk that may have been one of the point before. */
+static uint32_t stores_behind(const sx_nvidia_block *k, uint32_t each)
+{
+    uint32_t depth = plan_of(k)->depth, unit = k->store->unit;
+    uint32_t units = sx_layout_count(&k->tile->held, SX_HOME_REGISTER) / each;
+    if (unit >= depth) {
+        return depth - 1;
+    }
+    SX_ASSERT(unit < units);
+    return unit + (units - 1 - unit) % depth;
+}
+
 void sx_nvidia_put_store(sx_nvidia_block *k, uint32_t element)
 {
     const sx_slot *slot = &plan_of(k)->slot;
     uint32_t each = slot->rows * (sx_slot_row_bytes(slot) / element_bytes(k)) / WARPGROUP;
     uint32_t width = k->l.group->width;
-    if (element % each == 0 && k->store->unit >= plan_of(k)->depth) { /* a slot is used again */
-        wait_for_engine(k, plan_of(k)->depth - 1);
+    bool again = k->tile->walkers > 0 || k->store->unit >= plan_of(k)->depth;
+    if (element % each == 0 && again) { /* a slot is used again */
+        wait_for_engine(k, stores_behind(k, each));
         put_barrier(k);
     }
     put_words(k, element);

@@ -291,10 +291,14 @@ static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *pa
     for (uint32_t d = 0; inside && d < tile->batch_count; d++) {
         inside = tile->batch[d] >= 1 && sx_mul_i64(batch, tile->batch[d], &batch);
     }
-    int64_t grid[3];
+    int64_t grid[3], points;
     if (!inside || !sx_tile_grid(tile, grid) || memcmp(grid, part->grid, sizeof(grid)) != 0) {
         return fail(cx, kernel, "a grid that covers rows, columns and batch, columns of the grid",
                     part->grid[2]);
+    }
+    bool walks = tile->by_engine && tile->online == NULL && sx_grid_can_walk(grid, &points);
+    if (tile->walkers > 0 && !walks) {
+        return fail(cx, kernel, "blocks that a copy engine lets walk over the grid", tile->walkers);
     }
     return SX_OK;
 }

@@ -423,6 +423,12 @@ static sx_code check_tiles(lowering *w)
     if (t->stores > SX_BLOCK_STORES_MAX || (t->stores > 0 && (m == NULL || m->warps == 1))) {
         return refuse(w, "results through these slots of shared memory");
     }
+    if (t->walkers > 0 && (m == NULL || m->warps == 1)) {
+        return refuse(w, "several tiles in turn, without a copy engine");
+    }
+    if (t->walkers > 0 && w->l.analysis->steady) {
+        return refuse(w, "several tiles in turn, by one program for several extents");
+    }
     if (m != NULL && m->warps > 1 && t->warp_columns != m->columns) {
         return refuse(w, "several instructions side by side for the same warps");
     }
@@ -451,6 +457,7 @@ static void measure(lowering *w)
     tile->block_columns = (uint32_t)w->tiles.columns;
     tile->block_steps = (uint32_t)w->tiles.steps;
     tile->raster = w->tiles.raster;
+    tile->walkers = w->tiles.walkers;
 }
 
 /* ---- the kernel ---- */
@@ -494,8 +501,12 @@ static sx_code make_part(lowering *w)
     sx_tile *tile = w->tile;
     sx_part *part = &w->l.kernel->part[0];
     *part = (sx_part){.tile = tile, .var_count = 3};
+    int64_t points;
     if (!sx_tile_grid(tile, part->grid)) {
         return refuse(w, "several matrices, or other numbers of rows, that are visited together");
+    }
+    if (tile->walkers > 0 && !sx_grid_can_walk(part->grid, &points)) {
+        return refuse(w, "more tiles than can be counted");
     }
     return sx_grid_fits(part->grid)
                ? sx_tile_check(w->l.cx, w->l.kernel, part)

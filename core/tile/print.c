@@ -68,6 +68,9 @@ sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text)
                  (long long)tile->rows, (long long)tile->columns, (long long)tile->sum,
                  tile->block_rows, tile->block_columns, tile->block_steps,
                  tile->matrix != NULL ? tile->matrix->name : "fma");
+    if (tile->walkers != 0) {
+        sx_buf_print(text, "  %u blocks walk over the grid\n", tile->walkers);
+    }
     if (tile->raster != 0) {
         sx_buf_print(text, "  %u rows of blocks together\n", tile->raster);
     }

@@ -21,6 +21,10 @@
  * Where `raster` rows of blocks are visited together there is one matrix, and its grid has other points: (g, j, i) is
  * the block in row g * raster + i and column j of the blocks.
  *
+ * Where blocks walk (`walkers`), each of them computes several points, one after another: every role executes its items
+ * for each of them in turn, and uses of the ring are counted on. So the loading role is ahead of the others across the
+ * points, too: it brings the first stages of the next one while they run `map`.
+ *
  * Steps of k come through the stages of a ring in shared memory, block_steps of them in each.
  *
  * Warps have roles. A role is a list of items, executed in their order. Roles meet at the ring alone; where two have
@@ -139,6 +143,9 @@ struct sx_tile {
     uint32_t block_rows, block_columns, block_steps;
     /* Rows of blocks that are visited together; they divide all of them. 0: one after another. */
     uint32_t raster;
+    /* So many blocks walk over the points of the grid (core/base/grid.h). With a copy engine alone. 0: each point is a
+     * block. */
+    uint32_t walkers;
     /* SX_TILE_LEFT and SX_TILE_RIGHT. */
     sx_tile_operand operand[2];
     sx_ring ring;

@@ -247,6 +247,50 @@ START_TEST(test_raster)
 }
 END_TEST
 
+/* ---- blocks that walk over the tiles ---- */
+/* Of every form the bits of the same schedule whose tiles are blocks, whatever the number of blocks: one, fewer than
+ * tiles so that some have a tile more than others, one less, as many, and more than tiles. */
+START_TEST(test_walk)
+{
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t round = 0; round < ROUNDS; round++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        sx_block_tiles plan = plans[_i];
+        tiles_case c = case_of(&rng, &plan, round + 4 * (uint32_t)sx_rng_below(&rng, 2));
+        c.m = c.left_turned ? c.m : c.m + plan.rows * (int64_t)sx_rng_below(&rng, 3);
+        node n = tiles_node(&cx, &c);
+        tiles_fill(&cx, &n, &rng, false);
+        int64_t bytes = bytes_of(&n.result);
+        uint8_t *want = exact_buffer(&cx, bytes);
+        sx_kernel *kernel = lower(&cx, &n, &plan);
+        const int64_t *grid = kernel->part[0].grid;
+        uint32_t tiles = (uint32_t)(grid[0] * grid[1] * grid[2]);
+        ck_sx_ok(&cx,
+                 tiles_run(&cx, kernel, tiles_module(&cx, kernel, 90), &n, 1, true, want, NULL));
+        const uint32_t blocks[] = {1, 2, tiles > 1 ? tiles - 1 : 1, tiles, tiles + 1};
+        for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {
+            plan.walkers = blocks[i];
+            plan.raster = c.b == 1 && grid[1] % 2 == 0 ? 2 * (i % 2) : 0;
+            sx_kernel *walks = lower(&cx, &n, &plan);
+            sx_ptx_module *module = tiles_module(&cx, walks, 90);
+            uint8_t *out = exact_buffer(&cx, bytes);
+            ck_assert_uint_eq(walks->numerics, kernel->numerics);
+            sx_code code =
+                tiles_run(&cx, walks, module, &n, sx_rng_next(&rng), (i & 1) != 0, out, NULL);
+            if (code != SX_OK) {
+                show(&cx, walks, module);
+            }
+            ck_assert_msg(code == SX_OK, "%u tiles by %u blocks: %s", tiles, blocks[i],
+                          cx.error.text);
+            ck_assert_msg(memcmp(out, want, (size_t)bytes) == 0, "%u tiles by %u blocks: other bits",
+                          tiles, blocks[i]);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* ---- through the table of targets ---- */
 /* The target's own way: lowered, emitted, interpreted from its bytes, where offset and batch are in the maps. */
 START_TEST(test_target)
@@ -633,6 +677,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_exact, 0, (int)SX_COUNT(plans));
     tcase_add_test(tcase, test_phases);
     tcase_add_test(tcase, test_raster);
+    tcase_add_loop_test(tcase, test_walk, 0, SX_COUNT(plans));
     tcase_add_loop_test(tcase, test_target, 0, 2);
     tcase_add_loop_test(tcase, test_fold, 0, 2);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(refused));

@@ -198,10 +198,11 @@ static inline void tiles_begin(launches *l, const sx_kernel *kernel, const sx_pt
     ck_assert(kernel->part_count == 1 && part->tile != NULL);
     bool folded = part->grid[0] > 65535 || part->grid[1] > 65535; /* as docs/MODULE.md has it */
     uint32_t all = (uint32_t)(part->grid[0] * part->grid[1] * part->grid[2]);
+    uint32_t walkers = part->tile->walkers;
+    sx_ptx_dim points = {(uint32_t)part->grid[2], (uint32_t)part->grid[1], (uint32_t)part->grid[0]};
+    points = folded ? (sx_ptx_dim){all, 1, 1} : points;
     launch_begin(l, module, module->kernel[0].name,
-                 folded ? (sx_ptx_dim){all, 1, 1}
-                        : (sx_ptx_dim){(uint32_t)part->grid[2], (uint32_t)part->grid[1],
-                                       (uint32_t)part->grid[0]},
+                 walkers > 0 ? (sx_ptx_dim){walkers < all ? walkers : all, 1, 1} : points,
                  (sx_ptx_dim){part->tile->threads, 1, 1});
     l->launch.dynamic_shared_bytes = part->tile->shared_bytes;
     for (uint32_t k = 0; k < n->count; k++) {
