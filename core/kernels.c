@@ -174,6 +174,7 @@ static void fill_parts(const sx_pipe *pipe, const finished *done, const int64_t 
         memcpy(part[p].grid, kernel->part[p].grid, sizeof(part[p].grid));
         part[p].threads = done->code->entries.block[p].threads;
         part[p].shared_bytes = done->code->entries.block[p].shared_bytes;
+        part[p].walkers = done->code->entries.block[p].walkers;
         for (uint32_t d = 0; d < 3; d++) {
             part[p].grid[d] =
                 follows[p][d] > 0 ? follows[p][d] * pipe->steady->most : part[p].grid[d];

@@ -112,6 +112,7 @@ static bool same_kernel(const void *self, uint32_t id, const void *probe)
         same = p[k].entry - p->entry == n->part[k].entry - n->part->entry &&
                memcmp(p[k].grid, n->part[k].grid, sizeof(p->grid)) == 0 &&
                p[k].threads == n->part[k].threads && p[k].shared_bytes == n->part[k].shared_bytes &&
+               p[k].walkers == n->part[k].walkers &&
                same_follows(pipe, a->part_first + k, n->follows[k]) &&
                same_maps(pipe, id, a->part_first + k, &n->maps[k]);
     }

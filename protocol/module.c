@@ -15,7 +15,7 @@ _Static_assert(sizeof(sx_module_case) == 64 && sizeof(sx_module_number) == 16, "
 _Static_assert(sizeof(sx_module_extent) == 32, "extent layout");
 _Static_assert(sizeof(sx_module_tensor) == 120, "tensor layout");
 _Static_assert(sizeof(sx_module_kernel) == 144, "kernel layout");
-_Static_assert(sizeof(sx_module_part) == 40, "part layout");
+_Static_assert(sizeof(sx_module_part) == 48, "part layout");
 _Static_assert(sizeof(sx_module_launch) == 56, "launch layout");
 _Static_assert(sizeof(sx_module_cubin) == 64, "cubin layout");
 _Static_assert(sizeof(sx_module_map) == 144, "map layout");

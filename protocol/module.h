@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 9u
+#define SX_MODULE_VERSION 10u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -276,6 +276,9 @@ typedef struct {
      * each point, and its launch asks for so many bytes of shared memory. 0 and 0: a vector program, whose points are
      * the work of a thread of the processor or of a warp of the GPU. */
     uint32_t threads, shared_bytes;
+    /* So many blocks at most are launched, and walk over the points (core/base/grid.h); 0: a block for each point. */
+    uint32_t walkers;
+    uint32_t zero;
 } sx_module_part;
 
 /* An argument as the copy engine (TMA) reads it, or a result as it writes it, at the entry of a block program, which

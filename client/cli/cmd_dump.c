@@ -165,6 +165,7 @@ static void json_launch(const sx_module *module, const sx_module_kernel *k, sx_b
         sxc_json_close(json, ']');
         sxc_json_text(json, "program", sx_span_of(part->threads > 0 ? "block" : "vector"));
         sxc_json_int(json, "threads", part->threads);
+        sxc_json_int(json, "walkers", part->walkers);
         sxc_json_int(json, "dynamic_shared_bytes", part->shared_bytes);
         sxc_json_maps(module, k->part_first + p, json);
         sxc_json_close(json, '}');

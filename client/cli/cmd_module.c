@@ -422,6 +422,7 @@ static void json_kernel(const sx_module *module, const sx_module_kernel *kernel,
         }
         sxc_json_close(json, ']');
         sxc_json_int(json, "threads", part->threads);
+        sxc_json_int(json, "walkers", part->walkers);
         sxc_json_int(json, "shared_bytes", part->shared_bytes);
         sxc_json_maps(module, (uint32_t)index, json);
         sxc_json_close(json, '}');

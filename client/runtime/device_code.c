@@ -131,14 +131,14 @@ static sx_code give_maps(sx_ctx *cx, sxr_program *program, const sx_module_launc
     return SX_OK;
 }
 
-/* A block for each point. */
+/* A block for each point, or those that walk over them. */
 static sx_code run_blocks(sx_ctx *cx, sxr_program *program, const sx_module_launch *launch,
                           uint32_t index)
 {
     const sx_module_part *part = &program->part[index];
     parameters p;
     uint32_t blocks[3];
-    sx_grid_launched(part->grid, blocks);
+    sx_grid_launched_by(part->grid, part->walkers, blocks);
     const sxg_dim grid = {blocks[0], blocks[1], blocks[2]};
     const sxg_dim block = {part->threads, 1, 1};
     give_buffers(program, launch, &p);

@@ -1,6 +1,8 @@
 #include "client/verify/execute.h"
 
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #include "client/runtime/cpu.h"
 #include "client/runtime/maps.h"
@@ -46,6 +48,7 @@ typedef struct {
     sx_region buffer[SX_REGIONS_MAX], workspace;
     char name[SX_REGIONS_MAX][32];
     int64_t points;         /* of all parts */
+    bool walks;             /* blocks walk over them */
     sx_emulated_path *path; /* NULL: not wanted */
 } emulation;
 
@@ -71,10 +74,12 @@ static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *
                                .size = module->info->workspace_bytes,
                                .writable = true};
     e->points = 0;
+    e->walks = false;
     e->path = NULL;
     for (uint32_t p = 0; p < e->kernel->part_count; p++) {
-        const int64_t *grid = sxr_part(executor->program, e->kernel->part_first + p)->grid;
-        e->points += grid[0] * grid[1] * grid[2];
+        const sx_module_part *part = sxr_part(executor->program, e->kernel->part_first + p);
+        e->points += part->grid[0] * part->grid[1] * part->grid[2];
+        e->walks = e->walks || part->walkers > 0;
     }
 }
 
@@ -106,14 +111,57 @@ static void watch(emulation *e, uint8_t *touched)
     }
 }
 
-/* Points of all parts laid end to end, from `first` on. */
-static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
+#define WALKED 3 /* points that a block walks over, about */
+
+/* Runs blocks of a part: `walkers` as in sx_emulation. */
+static sx_code emulate_blocks(const emulation *e, uint32_t index, int64_t walkers, int64_t first,
+                              int64_t count)
 {
     sxr_executor *x = e->executor;
     const sx_module *module = sxr_module(x->program);
+    const sx_module_part *part = sxr_part(x->program, index);
+    sx_machine_maps maps;
+    uint32_t numbers;
+    sxr_maps_of(module, index, &maps);
+    const int64_t *number = sxr_part_numbers(x->program, index, &numbers);
+    const sx_emulation what = {.entry = (uint32_t)part->entry,
+                               .grid = {part->grid[0], part->grid[1], part->grid[2]},
+                               .first = first,
+                               .count = count,
+                               .buffer = e->buffer,
+                               .buffer_count = e->buffer_count,
+                               .workspace = &e->workspace,
+                               .threads = part->threads,
+                               .shared_bytes = part->shared_bytes,
+                               .walkers = (uint32_t)walkers,
+                               .maps = &maps,
+                               .path = e->path,
+                               .number = number,
+                               .number_count = numbers};
+    uint32_t mxcsr = sxr_mxcsr_get();
+    sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
+    sx_code code = x->target->emulate(x->cx, x->emulator, &what);
+    sxr_mxcsr_set(mxcsr);
+    if (code == SX_INPUT) { /* the code is our own */
+        sx_span name = sx_module_string(module, e->kernel->name);
+        x->cx->error.code = SX_INTERNAL;
+        return sx_fail_in(x->cx, "kernel %.*s", (int)name.len, (const char *)name.ptr);
+    }
+    return code;
+}
+
+/* How many blocks walk where all points are to be run: few enough that they walk, also over few points. */
+static int64_t walkers_of_all(const sx_module_part *part, int64_t points)
+{
+    return sx_min_i64(part->walkers, sx_ceil_div_i64(points, WALKED));
+}
+
+/* Points of all parts laid end to end, from `first` on. Blocks that could walk do where they are all that there are. */
+static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
+{
     uint32_t next = e->kernel->part_first;
     while (count > 0) {
-        const sx_module_part *part = sxr_part(x->program, next);
+        const sx_module_part *part = sxr_part(e->executor->program, next);
         int64_t points = part->grid[0] * part->grid[1] * part->grid[2];
         if (first >= points) {
             first -= points;
@@ -121,33 +169,12 @@ static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
             continue;
         }
         int64_t here = sx_min_i64(count, points - first);
-        sx_machine_maps maps;
-        uint32_t numbers;
-        sxr_maps_of(module, next, &maps);
-        const int64_t *number = sxr_part_numbers(x->program, next, &numbers);
-        const sx_emulation what = {.entry = (uint32_t)part->entry,
-                                   .grid = {part->grid[0], part->grid[1], part->grid[2]},
-                                   .first = first,
-                                   .count = here,
-                                   .buffer = e->buffer,
-                                   .buffer_count = e->buffer_count,
-                                   .workspace = &e->workspace,
-                                   .threads = part->threads,
-                                   .shared_bytes = part->shared_bytes,
-                                   .maps = &maps,
-                                   .path = e->path,
-                                   .number = number,
-                                   .number_count = numbers};
-        uint32_t mxcsr = sxr_mxcsr_get();
-        sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
-        sx_code code = x->target->emulate(x->cx, x->emulator, &what);
-        sxr_mxcsr_set(mxcsr);
-        if (code == SX_INPUT) { /* the code is our own */
-            sx_span name = sx_module_string(module, e->kernel->name);
-            x->cx->error.code = SX_INTERNAL;
-            return sx_fail_in(x->cx, "kernel %.*s", (int)name.len, (const char *)name.ptr);
+        if (part->walkers > 0 && here == points) {
+            int64_t walkers = walkers_of_all(part, points);
+            SX_TRY(emulate_blocks(e, next, walkers, 0, walkers));
+        } else {
+            SX_TRY(emulate_blocks(e, next, part->walkers > 0 ? points : 0, first, here));
         }
-        SX_TRY(code);
         count -= here;
         first += here;
     }
@@ -225,12 +252,43 @@ static sx_code emulate_evenly(const emulation *e, int64_t count)
 {
     int64_t rest = e->points - 1;
     if (count >= rest) {
-        return rest > 0 ? emulate_points(e, 0, rest) : SX_OK;
+        return rest > 0 ? emulate_points(e, 0, e->walks ? e->points : rest) : SX_OK;
     }
     for (int64_t i = 0; i < count; i++) {
         SX_TRY(emulate_points(e, (int64_t)((double)i / (double)count * (double)rest), 1));
     }
     return SX_OK;
+}
+
+/* What a block leaves behind when it goes on to its next point must not show. Runs a block that walks over the last
+ * point and some before it, which it has run one by one; it must store the same bytes. */
+static sx_code emulate_walk(const emulation *e, int64_t *ran)
+{
+    sxr_executor *x = e->executor;
+    SX_ASSERT(e->walks && e->kernel->part_count == 1 && e->kernel->result_count == 1);
+    int64_t walkers = sx_ceil_div_i64(e->points, WALKED), block = (e->points - 1) % walkers;
+    const sx_region *result = &e->buffer[e->buffer_count - 1];
+    uint8_t *alone = malloc((size_t)result->size);
+    sx_code code = alone != NULL ? SX_OK
+                                 : SX_FAIL(x->cx, SX_NOMEM, "no memory for a result of %llu bytes",
+                                           (unsigned long long)result->size);
+    for (int64_t i = block; code == SX_OK && i + 1 < e->points; i += walkers) {
+        code = emulate_points(e, i, 1);
+        *ran += 2; /* here, and below */
+    }
+    if (code == SX_OK) {
+        memcpy(alone, result->memory, (size_t)result->size);
+        code = emulate_blocks(e, e->kernel->part_first, walkers, block, 1);
+    }
+    if (code == SX_OK && memcmp(alone, result->memory, (size_t)result->size) != 0) {
+        sx_span name = sx_module_string(sxr_module(x->program), e->kernel->name);
+        code = SX_FAIL(x->cx, SX_INTERNAL,
+                       "kernel %.*s: block %lld of %lld that walk over its points stores otherwise "
+                       "than at each of them alone",
+                       (int)name.len, (const char *)name.ptr, (long long)block, (long long)walkers);
+    }
+    free(alone);
+    return code;
 }
 
 sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *buffer,
@@ -242,6 +300,8 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
     prepare(&e, executor, launch, buffer);
     SX_TRY(emulate_last(&e, instructions_max, touched, &affordable));
     *whole = (uint64_t)(e.points - 1) <= affordable;
+    int64_t ran = 0;
+    SX_TRY(!*whole && e.walks ? emulate_walk(&e, &ran) : SX_OK);
     return emulate_evenly(&e, *whole ? e.points : sx_max_i64((int64_t)affordable, 1));
 }
 
@@ -260,6 +320,7 @@ sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *cons
                        sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
     if (!whole && emulated->blocks) {
         SX_TRY(cover_by_ends(&e, touched, emulated));
+        SX_TRY(e.walks ? emulate_walk(&e, &emulated->ran) : SX_OK);
     }
     if (emulated->covers) {
         return SX_OK;

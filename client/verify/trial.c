@@ -183,6 +183,10 @@ static sx_code run_part(sx_ctx *cx, const sx_target *target, sx_emulator *emulat
         at[i] = at[k];
         at[k] = i;
     }
+    if (what->walkers > 0) { /* any number of blocks */
+        points = order == 0 ? sx_min_i64(what->walkers, points) : 1 + (int64_t)sx_rng_below(&rng, (uint64_t)points);
+        what->walkers = (uint32_t)points;
+    }
     what->count = points;
     if (order == 0) {
         return target->emulate(cx, emulator, what);
@@ -232,6 +236,7 @@ static sx_code run_kernel(sx_ctx *cx, const sx_target *target, const sx_kernel *
                              .workspace = works ? &region[count - 1] : NULL,
                              .threads = code.block[p].threads,
                              .shared_bytes = code.block[p].shared_bytes,
+                             .walkers = code.block[p].walkers,
                              .maps = &code.maps[p]};
         status = run_part(cx, target, emulator, &what, order);
     }
@@ -608,12 +613,12 @@ static sx_code run_under(sx_ctx *cx, state *t, const piece *p, const sx_schedule
     sx_block_tiles tiles;
     sx_code code = run_piece(cx, t->s, p, schedule, order, numerics, bits, instructions);
     if (code != SX_UNIMPLEMENTED || !sx_block_tiles_of(schedule, &tiles) ||
-        tiles.stores + tiles.raster == 0) {
+        tiles.stores + tiles.raster + tiles.walkers == 0) {
         return code;
     }
     sx_ctx_reset_error(cx);
     sx_schedule plain;
-    tiles.stores = tiles.raster = 0;
+    tiles.stores = tiles.raster = tiles.walkers = 0;
     sx_schedule_block(&tiles, &plain);
     return run_piece(cx, t->s, p, &plain, order, numerics, bits, instructions);
 }
@@ -790,12 +795,14 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
             tiles.warp_rows = matrix->rows;
             tiles.warp_columns = matrix->columns;
             tiles.stores = (uint32_t)sx_rng_below(&t->rng, SX_BLOCK_STORES_MAX + 1);
+            tiles.walkers = (uint32_t)sx_rng_below(&t->rng, 4);
         }
         tiles.matrix_steps = matrix->steps;
         tiles.steps = sx_max_i64(tiles.steps, matrix->steps);
         tiles.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
         tiles.apart = tiles.slice != 0 && sx_slices_apart(a) && sx_rng_below(&t->rng, 2) != 0;
         tiles.stores = tiles.apart ? 0 : tiles.stores;
+        tiles.walkers = tiles.apart ? 0 : tiles.walkers;
         tiles.raster = tiles.apart ? 0 : 2 * (uint32_t)sx_rng_below(&t->rng, 2);
     } else {
         tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);

@@ -57,12 +57,18 @@ static inline bool sx_grid_can_walk(const int64_t extent[3], int64_t *points)
            *points <= SX_GRID_X_MAX;
 }
 
-/* The blocks of the launch where `walkers` of them walk: no more than there are points. */
-static inline uint32_t sx_grid_walkers(const int64_t extent[3], uint32_t walkers)
+/* The same where `walkers` blocks walk, no more than there are points; 0: each point is a block. */
+static inline void sx_grid_launched_by(const int64_t extent[3], uint32_t walkers,
+                                       uint32_t blocks[3])
 {
     int64_t points;
+    if (walkers == 0) {
+        sx_grid_launched(extent, blocks);
+        return;
+    }
     bool can = sx_grid_can_walk(extent, &points);
-    SX_ASSERT(can && walkers > 0);
-    return (uint32_t)sx_min_i64(points, walkers);
+    SX_ASSERT(can);
+    blocks[0] = (uint32_t)sx_min_i64(points, walkers);
+    blocks[1] = blocks[2] = 1;
 }
 #endif

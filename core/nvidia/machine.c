@@ -104,6 +104,17 @@ static sx_code check_maps(sx_ctx *cx, const sx_ptx_kernel *kernel, uint32_t entr
     return SX_OK;
 }
 
+/* Does the kernel read how many blocks there are? Else each of its blocks is one point. */
+static bool walks(const sx_ptx_kernel *kernel)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < kernel->arg_count && !found; i++) {
+        const sx_ptx_arg *arg = &kernel->arg[i];
+        found = arg->kind == SX_PTX_ARG_SPECIAL && arg->id == SX_PTX_SPECIAL_NCTAID_X;
+    }
+    return found;
+}
+
 /* A kernel that is launched otherwise than it was written for computes something else, or does not start. */
 static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_module *module,
                            const sx_ptx_kernel *kernel, uint32_t entry, sx_machine_block block)
@@ -118,6 +129,12 @@ static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_m
                        "PTX code at %u: requires blocks of %ux%ux%u threads, launched "
                        "with %u",
                        entry, required->x, required->y, required->z, block.threads);
+    }
+    if (block.walkers > 0 && !walks(kernel)) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "PTX code at %u: launched with %u blocks that walk over the grid, it does "
+                       "not ask how many they are",
+                       entry, block.walkers);
     }
     if (block.shared_bytes > 0 && !dynamic) {
         return SX_FAIL(cx, SX_INPUT,

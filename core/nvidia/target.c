@@ -105,12 +105,12 @@ static sx_machine_block block_of(const sx_kernel *kernel, uint32_t part, uint32_
     const sx_tile *tile = kernel->part[part].tile;
     uint32_t warps = kernel->part[part].warps;
     if (tile != NULL) {
-        return (sx_machine_block){tile->threads, tile->shared_bytes, maps};
+        return (sx_machine_block){tile->threads, tile->shared_bytes, maps, tile->walkers};
     }
     const sx_loop_buffer *last = &kernel->buffer[kernel->buffer_count - 1];
     bool works = warps > 0 && last->role == SX_BUFFER_WORKSPACE;
     SX_ASSERT(!works || last->size <= UINT32_MAX);
-    return (sx_machine_block){warps * SX_NVIDIA_LANES, works ? (uint32_t)last->size : 0, 0};
+    return (sx_machine_block){warps * SX_NVIDIA_LANES, works ? (uint32_t)last->size : 0, 0, 0};
 }
 
 /* The assembler gives out registers: nothing here can lie on a stack. */
@@ -300,11 +300,11 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
     return SX_OK;
 }
 
-/* A block for each point. Copies end as late as they may, so that a wait that is missing is seen. */
+/* A block for each point, or those that walk over them. Copies end as late as they may, so that a wait that is missing is seen. */
 static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_ptx_launch *launch)
 {
     uint32_t blocks[3];
-    sx_grid_launched(what->grid, blocks);
+    sx_grid_launched_by(what->grid, what->walkers, blocks);
     launch->grid = (sx_ptx_dim){blocks[0], blocks[1], blocks[2]};
     launch->block = (sx_ptx_dim){what->threads, 1, 1};
     launch->first_block = (uint64_t)what->first;
@@ -313,6 +313,9 @@ static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_pt
     launch->shared_bytes_max = in->machine->block_shared_bytes;
     launch->lazy = true;
     launch->follow = what->path != NULL;
+    if (blocks[1] == 1 && blocks[2] == 1) {
+        memcpy(launch->points, what->grid, sizeof(launch->points));
+    }
 }
 
 static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)

@@ -5,6 +5,9 @@
  * its first, or %ctaid.x all of them, which the entry then divides. Blocks have tile->threads threads, which the entry
  * requires, and tile->shared_bytes bytes of dynamic shared memory.
  *
+ * Where blocks walk, the entry has the number of the first point from %ctaid.x and goes on by %nctaid.x, which lets it
+ * run with any number of blocks along x.
+ *
  * Where the loading and the computing role have the same warps, each step waits for its stage (cp.async.wait_group),
  * meets at one barrier, which also frees the stage of the step before, fills that one and computes. Bytes of a tile
  * beyond the edge of its matrix arrive as zeros; where fused multiply-adds sum up, the steps beyond the end are not

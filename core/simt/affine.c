@@ -12,14 +12,23 @@
  * which their values at the corners determine. How far a box of the copy engine lies outside of its tensor along each
  * dimension is told by such inequalities, and belongs to the path, too. A wait for a phase of an mbarrier has the
  * answer that copies, arrivals and earlier answers give it, which are the same in all blocks of one path.
+ *
+ * Blocks that all lie along x find the indices of their point by division. The launch says how many points there are
+ * along each dimension (run.h). The number of a block over the product of the last of these extents is affine in the
+ * indices of its point, and so is the remainder between two such quotients. So %ctaid.x and its quotients are marked
+ * with what the number is divided by in them. An instruction that divides must find the number over its mark: that and
+ * what it finds are both affine, so what is equal at the corners of a box is equal in all of it.
  */
 #include "core/simt/machine.h"
 
 enum { OF_BLOCK = 1, OF_DATA = 2 };
+#define MIXED (-1)
 
 typedef struct {
     sx_ptx_machine *m;
     uint8_t *of; /* by word of a warp's file */
+    /* By word: what the number of the block is divided by in it; 0: not known yet, MIXED: it is something else. */
+    int64_t *mark;
     bool changed, fails;
 } walk;
 
@@ -41,6 +50,65 @@ static void put(walk *w, const sx_ptx_micro *u, uint8_t value)
         w->changed = w->changed || (*of | value) != *of;
         *of |= value;
     }
+}
+
+static uint32_t word_of(const sx_ptx_machine *m, const sx_ptx_micro *u, uint32_t index)
+{
+    SX_ASSERT(index < u->operand_count);
+    return m->word[u->word + u->result_count + index];
+}
+
+static bool is_register(uint32_t word)
+{
+    return word != SX_PTX_NO_WORD && (word & SX_PTX_CONSTANT) == 0;
+}
+
+static int64_t mark_of(const walk *w, const sx_ptx_micro *u, uint32_t index)
+{
+    uint32_t word = word_of(w->m, u, index);
+    return is_register(word) ? w->mark[word] : MIXED;
+}
+
+static bool divides(const sx_ptx_micro *u)
+{
+    return u->handler == SX_PTX_RUN_DIV || u->handler == SX_PTX_RUN_REM;
+}
+
+/* The mark of a quotient; MIXED: it has none. */
+static int64_t quotient_of(const walk *w, const sx_ptx_micro *u)
+{
+    uint32_t by = word_of(w->m, u, 1);
+    int64_t mark = mark_of(w, u, 0), all;
+    if (mark <= 0 || by == SX_PTX_NO_WORD || is_register(by)) {
+        return mark == 0 ? 0 : MIXED;
+    }
+    uint64_t value = w->m->constant[by & ~SX_PTX_CONSTANT].lane[0];
+    bool fits = value >= 1 && value <= INT32_MAX && sx_mul_i64(mark, (int64_t)value, &all);
+    return fits ? all : MIXED;
+}
+
+static void put_mark(walk *w, const sx_ptx_micro *u)
+{
+    bool moves = u->handler == SX_PTX_RUN_MOV;
+    bool adds = u->handler == SX_PTX_RUN_ADD && operand(w, u, 1) == 0;
+    int64_t value = moves || adds                    ? mark_of(w, u, 0)
+                    : u->handler == SX_PTX_RUN_DIV ? quotient_of(w, u)
+                                                   : MIXED;
+    for (uint32_t i = 0; i < u->result_count; i++) {
+        int64_t *mark = &w->mark[w->m->word[u->word + i]];
+        int64_t next = value == 0 || *mark == value ? *mark : *mark == 0 ? value : MIXED;
+        w->changed = w->changed || next != *mark;
+        *mark = next;
+    }
+}
+
+/* Is the number of a block over this affine in the indices of its point? */
+static bool is_index(const sx_ptx_machine *m, int64_t divisor)
+{
+    const int64_t *points = m->launch->points;
+    int64_t last = points[2], two = points[1] * points[2];
+    return divisor > 0 && points[0] > 0 &&
+           (divisor == 1 || divisor == last || divisor == two || divisor >= two * points[0]);
 }
 
 static bool is_integer(sx_ptx_modifier type)
@@ -75,6 +143,8 @@ static bool stays_affine(const walk *w, const sx_ptx_micro *u)
     case SX_PTX_RUN_MAX:
     case SX_PTX_RUN_SELP: return true;
     case SX_PTX_RUN_SETP: return is_order(alu);
+    case SX_PTX_RUN_DIV: return is_index(w->m, quotient_of(w, u));
+    case SX_PTX_RUN_REM: return is_index(w->m, mark_of(w, u, 0)) && is_index(w->m, quotient_of(w, u));
     default: return false;
     }
 }
@@ -102,7 +172,8 @@ static void look_at(walk *w, sx_ptx_micro *u)
         bool compares = u->handler == SX_PTX_RUN_SETP;
         w->fails = w->fails || (of_block && ((in & OF_DATA) != 0 || !stays_affine(w, u)));
         u->decides = u->decides || (of_block && (compares || u->handler == SX_PTX_RUN_MIN ||
-                                                 u->handler == SX_PTX_RUN_MAX));
+                                                 u->handler == SX_PTX_RUN_MAX || divides(u)));
+        put_mark(w, u);
         put(w, u, compares ? in & OF_DATA : in); // an answer is the same in a box
         return;
     }
@@ -152,23 +223,28 @@ sx_code sx_ptx_follow(sx_ptx_machine *m, bool *affine)
     static const sx_ptx_special index[] = {SX_PTX_SPECIAL_CTAID_X,     SX_PTX_SPECIAL_CTAID_Y,
                                            SX_PTX_SPECIAL_CTAID_Z,     SX_PTX_SPECIAL_CLUSTERID_X,
                                            SX_PTX_SPECIAL_CLUSTERID_Y, SX_PTX_SPECIAL_CLUSTERID_Z};
-    walk w = {.m = m, .of = SX_NEW_ARRAY(m->cx, uint8_t, m->file_count), .changed = true};
+    walk w = {.m = m,
+              .of = SX_NEW_ARRAY(m->cx, uint8_t, m->file_count),
+              .mark = SX_NEW_ARRAY(m->cx, int64_t, m->file_count),
+              .changed = true};
     SX_ASSERT(m->micro != NULL && affine != NULL);
-    if (w.of == NULL) {
+    if (w.of == NULL || w.mark == NULL) {
         return m->cx->error.code;
     }
     for (uint32_t i = 0; i < SX_COUNT(index); i++) {
         w.of[index[i]] = OF_BLOCK;
+        w.mark[index[i]] = index[i] == SX_PTX_SPECIAL_CTAID_X ? 1 : MIXED;
     }
-    /* A pass that changes something adds a bit to a register. */
+    /* A pass that changes something adds a bit to a register, or a mark, or takes one away. */
     for (uint32_t pass = 0; w.changed && !w.fails; pass++) {
-        SX_ASSERT(pass <= 2 * m->file_count);
+        SX_ASSERT(pass <= 4 * m->file_count);
         w.changed = false;
         for (uint32_t i = 0; i < m->kernel->insn_count && !w.fails; i++) {
             look_at(&w, &m->micro[i]);
         }
     }
     m->follows = !w.fails;
+    m->mark = w.mark;
     *affine = !w.fails;
     return SX_OK;
 }
@@ -194,12 +270,28 @@ static uint32_t order(const sx_ptx_step *s)
     return answer & s->active;
 }
 
+/* Does an instruction that divides find the number of the block over its mark? */
+static bool finds_number(const sx_ptx_step *s)
+{
+    const sx_ptx_word *found = sx_ptx_operand_word(s, 0);
+    int64_t mark = s->m->mark[word_of(s->m, s->u, 0)];
+    bool all = mark > 0;
+    for (uint32_t lane = 0; lane < SX_PTX_LANES && all; lane++) {
+        all = (s->active >> lane & 1) == 0 ||
+              found->lane[lane] == s->m->block_number / (uint64_t)mark;
+    }
+    return all;
+}
+
 void sx_ptx_note_path(const sx_ptx_step *s, uint32_t lanes)
 {
     SX_ASSERT(s->u->decides && s->m->follows);
+    if (divides(s->u)) {
+        s->m->outcome->affine = s->m->outcome->affine && finds_number(s);
+    }
     mix(s->m, (uint64_t)s->insn << 32 | lanes);
     mix(s->m, (uint64_t)s->w->index << 32 | s->active);
-    if (s->u->computes && s->u->operand_count >= 2) {
+    if (s->u->computes && s->u->operand_count >= 2 && !divides(s->u)) {
         mix(s->m, order(s));
     }
 }

@@ -210,6 +210,7 @@ typedef struct {
     uint32_t copy_count, copy_capacity;
 
     bool follows; /* the path of what is executed is wanted */
+    const int64_t *mark; /* affine.c */
 
     /* Of kernels with mbarriers, engines or wgmma. */
     bool tracks;     /* clocks by thread */

@@ -85,6 +85,9 @@ typedef struct {
     uint64_t instructions_max; /* of all threads; 0: no limit but the fuel of the context */
     /* `path` and `affine` of the outcome are wanted; without a seed. */
     bool follow;
+    /* Blocks that all lie along x and find the indices of a point in their number, the last one fastest: how many there
+     * are along each dimension. Then what is said of the index of a block is meant of those of its point. All 0: no. */
+    int64_t points[3];
 } sx_ptx_launch;
 
 /* Where a kernel was stopped. */

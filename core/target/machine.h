@@ -7,9 +7,10 @@
 typedef struct sx_machine sx_machine;
 
 /* How the code at an entry is launched. 0 threads: it is a vector program. Else a block of so many threads works at
- * each point of its grid, and the launch asks for so many bytes of shared memory and gives so many maps. */
+ * each point of its grid, and the launch asks for so many bytes of shared memory and gives so many maps. Where blocks
+ * walk over the points there are `walkers` of them at most (core/base/grid.h); 0: each point is a block. */
 typedef struct {
-    uint32_t threads, shared_bytes, maps;
+    uint32_t threads, shared_bytes, maps, walkers;
 } sx_machine_block;
 
 /* An argument or the result of a block program as the copy engine reads or stores it: a parameter of 128 bytes behind

@@ -67,7 +67,9 @@ typedef struct {
     bool affine;
 } sx_emulated_path;
 
-/* What is run: `count` points of the grid of a part, counted with the last index fastest, from `first` on. */
+/* What is run: `count` points of the grid of a part, counted with the last index fastest, from `first` on. Where blocks
+ * walk over them, `count` blocks from `first` on of a launch of `walkers` blocks, at most one for each point: with one
+ * for each, block n is point n alone. */
 typedef struct {
     uint32_t entry;
     int64_t grid[3];
@@ -77,6 +79,7 @@ typedef struct {
     const sx_region *workspace; /* NULL: none */
     /* Of a block program: the threads that work at each point, and what its launch asks for. 0 and 0: none. */
     uint32_t threads, shared_bytes;
+    uint32_t walkers; /* 0: each point is a block */
     const sx_machine_maps *maps; /* of a block program; NULL: none */
     sx_emulated_path *path;      /* NULL: not wanted */
     /* What the code finds behind the index of a point. */

@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 8,                                                   \
-          "module format 8, this program reads 9; compile it again")                            \
-    FAULT(new_version, f->header.version = 10,                                                  \
-          "module format 10, this program reads 9; it was made by a newer program")             \
+    FAULT(old_version, f->header.version = 9,                                                   \
+          "module format 9, this program reads 10; compile it again")                            \
+    FAULT(new_version, f->header.version = 11,                                                  \
+          "module format 11, this program reads 10; it was made by a newer program")             \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \
@@ -287,6 +287,10 @@ END_TEST
     FAULT(part_shared_of_none, t->part[0].shared_bytes = 4, "a block of 0 threads with 4 bytes")   \
     FAULT(part_blocks, (t->part[1].threads = 32, t->part[1].grid[1] = INT64_C(1) << 31),           \
           "part 1: 1 x 2147483648 x 1 blocks, a launch has at most 65535 x 65535 x 2147483647")    \
+    FAULT(part_walkers, t->part[0].walkers = 3, "3 blocks of 0 threads that walk")                 \
+    FAULT(part_many_walkers, (t->part[0].threads = 32, t->part[0].walkers = UINT32_C(1) << 31),    \
+          "2147483648 blocks of 32 threads that walk")                                             \
+    FAULT(part_zero, t->part[0].zero = 1, "zero is 1")                                             \
     FAULT(part_of_processor, t->part[1].threads = 32,                                              \
           "kernel 1: part 0: a block of 32 threads, in code for x86-64")                           \
     FAULT(kernel_kind, t->kernel[0].kind = 99, "kernel 0: kind 99")                                \

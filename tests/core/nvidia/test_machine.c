@@ -36,7 +36,7 @@ static sx_span changed(const char *from, const char *to)
 static sx_code check(const sx_machine *machine, sx_span text, uint32_t threads,
                      uint32_t shared_bytes)
 {
-    const sx_machine_block block = {threads, shared_bytes, 0};
+    const sx_machine_block block = {threads, shared_bytes, 0, 0};
     const char *at = strstr((const char *)text.ptr, ".visible");
     uint32_t entry = (uint32_t)(at - (const char *)text.ptr);
     return machine->check(&cx, machine, text, &entry, &block, 1);
@@ -87,7 +87,7 @@ END_TEST
 START_TEST(test_processors_have_no_blocks)
 {
     static const uint8_t code[] = {0xc3};
-    const sx_machine_block none = {0}, block = {64, 256, 0};
+    const sx_machine_block none = {0}, block = {64, 256, 0, 0};
     uint32_t entry = 0;
     const sx_machine *machine = &sx_machine_x86_64_v3;
     sx_span text = {code, sizeof(code)};
