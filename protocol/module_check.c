@@ -433,8 +433,8 @@ static sx_code check_block(sx_ctx *cx, const sx_module_part *part, uint64_t inde
                    SX_GRID_X_MAX);
     }
     int64_t points;
-    bool walks = part->walkers == 0 || (block && part->walkers <= SX_GRID_X_MAX &&
-                                        sx_grid_can_walk(part->grid, &points));
+    bool walks = part->walkers == 0 ||
+                 (block && part->walkers <= SX_GRID_X_MAX && sx_grid_can_walk(part->grid, &points));
     if (!walks || part->zero != 0) {
         return BAD(cx, "part", index,
                    "%u blocks of %u threads that walk over %lld x %lld x %lld points, zero is %u",

@@ -184,7 +184,8 @@ static sx_code run_part(sx_ctx *cx, const sx_target *target, sx_emulator *emulat
         at[k] = i;
     }
     if (what->walkers > 0) { /* any number of blocks */
-        points = order == 0 ? sx_min_i64(what->walkers, points) : 1 + (int64_t)sx_rng_below(&rng, (uint64_t)points);
+        points = order == 0 ? sx_min_i64(what->walkers, points)
+                            : 1 + (int64_t)sx_rng_below(&rng, (uint64_t)points);
         what->walkers = (uint32_t)points;
     }
     what->count = points;

@@ -34,8 +34,8 @@ static const char *const side_name[2] = {"left", "right"};
 static bool check_walk(const block *b, const int64_t grid[3])
 {
     int64_t points;
-    bool ok = b->t->walkers == 0 || (b->t->by_engine && b->t->online == NULL &&
-                                     sx_grid_can_walk(grid, &points));
+    bool ok = b->t->walkers == 0 ||
+              (b->t->by_engine && b->t->online == NULL && sx_grid_can_walk(grid, &points));
     if (!ok) {
         (void)sx_refuse(b->g, "%u blocks walk over a grid without a copy engine, or too large",
                         b->t->walkers);

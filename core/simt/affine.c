@@ -91,7 +91,7 @@ static void put_mark(walk *w, const sx_ptx_micro *u)
 {
     bool moves = u->handler == SX_PTX_RUN_MOV;
     bool adds = u->handler == SX_PTX_RUN_ADD && operand(w, u, 1) == 0;
-    int64_t value = moves || adds                    ? mark_of(w, u, 0)
+    int64_t value = moves || adds                  ? mark_of(w, u, 0)
                     : u->handler == SX_PTX_RUN_DIV ? quotient_of(w, u)
                                                    : MIXED;
     for (uint32_t i = 0; i < u->result_count; i++) {
@@ -144,7 +144,8 @@ static bool stays_affine(const walk *w, const sx_ptx_micro *u)
     case SX_PTX_RUN_SELP: return true;
     case SX_PTX_RUN_SETP: return is_order(alu);
     case SX_PTX_RUN_DIV: return is_index(w->m, quotient_of(w, u));
-    case SX_PTX_RUN_REM: return is_index(w->m, mark_of(w, u, 0)) && is_index(w->m, quotient_of(w, u));
+    case SX_PTX_RUN_REM:
+        return is_index(w->m, mark_of(w, u, 0)) && is_index(w->m, quotient_of(w, u));
     default: return false;
     }
 }

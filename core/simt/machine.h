@@ -209,7 +209,7 @@ typedef struct {
     sx_ptx_copy *copy;
     uint32_t copy_count, copy_capacity;
 
-    bool follows; /* the path of what is executed is wanted */
+    bool follows;        /* the path of what is executed is wanted */
     const int64_t *mark; /* affine.c */
 
     /* Of kernels with mbarriers, engines or wgmma. */

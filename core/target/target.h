@@ -79,7 +79,7 @@ typedef struct {
     const sx_region *workspace; /* NULL: none */
     /* Of a block program: the threads that work at each point, and what its launch asks for. 0 and 0: none. */
     uint32_t threads, shared_bytes;
-    uint32_t walkers; /* 0: each point is a block */
+    uint32_t walkers;            /* 0: each point is a block */
     const sx_machine_maps *maps; /* of a block program; NULL: none */
     sx_emulated_path *path;      /* NULL: not wanted */
     /* What the code finds behind the index of a point. */

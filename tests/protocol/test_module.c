@@ -109,9 +109,9 @@ static void mend(front *f)
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
     FAULT(old_version, f->header.version = 9,                                                   \
-          "module format 9, this program reads 10; compile it again")                            \
+          "module format 9, this program reads 10; compile it again")                           \
     FAULT(new_version, f->header.version = 11,                                                  \
-          "module format 11, this program reads 10; it was made by a newer program")             \
+          "module format 11, this program reads 10; it was made by a newer program")            \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \

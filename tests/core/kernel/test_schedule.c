@@ -118,6 +118,18 @@ static const sx_block_tiles blocks[] = {
      .right = 1,
      .stores = 2,
      .raster = 8},
+    {.matrix_rows = 64,
+     .matrix_columns = 128,
+     .matrix_steps = 16,
+     .rows = 128,
+     .columns = 128,
+     .steps = 64,
+     .warp_rows = 64,
+     .warp_columns = 128,
+     .depth = 4,
+     .left = 0,
+     .right = 1,
+     .walkers = 264},
 };
 
 /* Number by number: what lies between the members has no value. */
@@ -140,6 +152,7 @@ static void check_tiles(const sx_block_tiles *a, const sx_block_tiles *b)
     ck_assert_uint_eq(a->right, b->right);
     ck_assert_uint_eq(a->stores, b->stores);
     ck_assert_uint_eq(a->raster, b->raster);
+    ck_assert_uint_eq(a->walkers, b->walkers);
 }
 
 /* Blocks of a GPU: the numbers come back from the schedule, and other schedules have none. */
@@ -153,7 +166,9 @@ START_TEST(test_blocks)
         "grid(b, m/16, n/64) loop(k/2048, k/64) warp(m/16, n/64) matrix(m/16, n/8, k/16) "
         "stage(arg0: shared x8, arg1: shared x8)",
         "grid(b, m/1024, n/256, m/128) loop(k/64) warp(m/64, n/256) matrix(m/64, n/256, k/16) "
-        "stage(arg0: shared x4, arg1: shared x4, result: shared x2)"};
+        "stage(arg0: shared x4, arg1: shared x4, result: shared x2)",
+        "grid(b, m/128, n/128) loop(k/64) warp(m/64, n/128) matrix(m/64, n/128, k/16) "
+        "stage(arg0: shared x4, arg1: shared x4) blocks(264)"};
     sx_schedule s;
     sx_block_tiles back;
     for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {
@@ -235,6 +250,10 @@ static const struct {
     {"stage(arg1: memory x0)", "stage 0 is 0 deep"},
     {"stage(arg99: memory)", "argument 99"},
     {"stage(1: memory)", "column 7: expected arg"},
+    {"grid(m) blocks(0)", "column 17: 0 blocks, once 1 to 65535 allowed"},
+    {"grid(m) blocks(65536)", "65536 blocks"},
+    {"grid(m) blocks(2) blocks(2)", "2 blocks, once"},
+    {"grid(m) blocks(n)", "expected a number"},
 };
 
 START_TEST(test_bad_text)

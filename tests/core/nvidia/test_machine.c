@@ -84,6 +84,19 @@ START_TEST(test_shared_memory_of_a_block)
 }
 END_TEST
 
+/* Blocks that walk over the grid have to know how many they are. */
+START_TEST(test_walkers)
+{
+    const sx_machine_block walks = {64, 256, 0, 132};
+    sx_span asks = sx_gen_block_text(), never = changed("%nctaid.x", "%nctaid.z");
+    uint32_t entry = sx_gen_block_entry();
+    const sx_machine *machine = &sx_machine_sm_80;
+    ck_sx_ok(&cx, machine->check(&cx, machine, asks, &entry, &walks, 1));
+    ck_sx_fails(&cx, machine->check(&cx, machine, never, &entry, &walks, 1), SX_INPUT,
+                "132 blocks that walk over the grid, it does not ask");
+}
+END_TEST
+
 START_TEST(test_processors_have_no_blocks)
 {
     static const uint8_t code[] = {0xc3};
@@ -129,6 +142,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_a_block_is_launched_as_its_text_says);
     tcase_add_test(tcase, test_shared_memory_of_a_block);
+    tcase_add_test(tcase, test_walkers);
     tcase_add_test(tcase, test_processors_have_no_blocks);
     tcase_add_test(tcase, test_devices_agree);
     suite_add_tcase(suite, tcase);

@@ -126,6 +126,65 @@ START_TEST(test_paths)
 }
 END_TEST
 
+/* ---- blocks along one dimension, which divide ---- */
+/* Of 3 x 5 x 4 points. %r8 and %r9 are the last index and what is left. */
+#define WALK_HEAD                                                                            \
+    "mov.u32 %r7, %r1;\nW:\nrem.u32 %r8, %r7, 4;\ndiv.u32 %r9, %r7, 4;\n"                    \
+    "rem.u32 %r10, %r9, 5;\ndiv.u32 %r11, %r9, 5;\nmad.lo.u32 %r12, %r11, 5, %r10;\n"        \
+    "mad.lo.u32 %r12, %r12, 4, %r8;\nmul.lo.u32 %r12, %r12, 32;\nadd.u32 %r12, %r12, %r3;\n" \
+    "mul.wide.u32 %d6, %r12, 4;\nadd.u64 %d6, %d6, %d2;\nst.global.u32 [%d6], %r5;\n"
+#define WALK_TAIL "mov.u32 %r13, %nctaid.x;\nadd.u32 %r7, %r7, %r13;\n"
+#define POINTS (3 * 5 * 4)
+static const struct {
+    const char *text;
+    uint32_t blocks;
+    bool affine; /* of the last block */
+} divided[] = {
+    {WALK_HEAD, POINTS, true},
+    {WALK_HEAD WALK_TAIL "setp.lt.u32 %p1, %r7, 60;\n@%p1 bra W;\n", POINTS, true},
+    /* a block with two points has no indices of its own */
+    {WALK_HEAD WALK_TAIL "setp.lt.u32 %p1, %r7, 60;\n@%p1 bra W;\n", POINTS / 2, false},
+    {WALK_HEAD "div.u32 %r14, %r7, 20;\n", POINTS, true},
+    {WALK_HEAD "rem.u32 %r14, %r7, 20;\n", POINTS, true},
+    {WALK_HEAD "div.u32 %r14, %r7, 60;\n", POINTS, true},
+    /* by other numbers; of what is not the number of the block */
+    {WALK_HEAD "div.u32 %r14, %r7, 5;\n", POINTS, false},
+    {WALK_HEAD "rem.u32 %r14, %r7, 5;\n", POINTS, false},
+    {WALK_HEAD "rem.u32 %r14, %r9, 2;\n", POINTS, false},
+    {WALK_HEAD "div.u32 %r14, %r8, 2;\n", POINTS, false},
+    {WALK_HEAD "add.u32 %r14, %r7, 1;\ndiv.u32 %r14, %r14, 4;\n", POINTS, false},
+    {WALK_HEAD "mul.lo.u32 %r14, %r7, 2;\ndiv.u32 %r14, %r14, 4;\n", POINTS, false},
+    {WALK_HEAD "div.u32 %r14, %r7, %r5;\n", POINTS, false},
+};
+
+START_TEST(test_divided)
+{
+    static uint32_t out[POINTS * THREADS];
+    uint64_t taken[2] = {0};
+    sx_ctx_init(&cx, (size_t)1 << 26);
+    const sx_ptx_module *module = parse(divided[_i].text);
+    for (uint32_t i = 0; i < 3; i++) { /* the last time it is not said what the points are */
+        launches l;
+        launch_begin(&l, module, "k", (sx_ptx_dim){divided[_i].blocks, 1, 1},
+                     (sx_ptx_dim){THREADS, 1, 1});
+        launch_in(&l, "x", x, sizeof x);
+        launch_out(&l, "y", out, sizeof out);
+        l.region[1].initialised = true;
+        l.launch.follow = true;
+        l.launch.points[0] = i < 2 ? 3 : 0;
+        l.launch.points[1] = i < 2 ? 5 : 0;
+        l.launch.points[2] = i < 2 ? 4 : 0;
+        l.launch.first_block = i == 0 ? 7 : divided[_i].blocks - 1;
+        l.launch.block_count = 1;
+        ck_sx_ok(&cx, launch_run(&cx, &l, 0, false));
+        ck_assert_msg(l.outcome.affine == (i < 2 && divided[_i].affine), "row %d, run %u", _i, i);
+        taken[i % 2] = i < 2 ? l.outcome.path : taken[i % 2];
+    }
+    ck_assert(!divided[_i].affine || taken[0] == taken[1]);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* ---- boxes of the copy engine ---- */
 
 /* A box of 32 columns and a row, which a phase of an mbarrier waits for. */
@@ -228,6 +287,7 @@ int main(void)
     Suite *suite = suite_create("affine");
     TCase *tests = tcase_create("affine");
     tcase_add_loop_test(tests, test_rows, 0, (int)SX_COUNT(row));
+    tcase_add_loop_test(tests, test_divided, 0, (int)SX_COUNT(divided));
     tcase_add_loop_test(tests, test_paths, 0, (int)SX_COUNT(path));
     tcase_add_loop_test(tests, test_boxes, 0, (int)SX_COUNT(box_row));
     tcase_add_loop_test(tests, test_paths_of_boxes, 0, (int)SX_COUNT(box_path));
