@@ -8,6 +8,11 @@
  *
  *     launch + rounds * (first stage + stages * longest + results)
  *
+ * Where blocks walk over the tiles, a block begins once, and the first stages of the next tile come while the results of
+ * the one before are stored:
+ *
+ *     launch + first stage + tiles of a block * (stages * longest + results) + what is left of the first stages
+ *
  * and all of it is no faster than memory: what blocks that run at once share comes from memory once, the rest again
  * where the second level does not hold it. Compare tritonBLAS (arXiv 2512.04226) and the heuristics of DeepGEMM.
  *
@@ -19,6 +24,8 @@
 /* Estimates, in cycles: the start of a block (its launch, addresses, layouts); the wait of all its warps at a stage. */
 #define START_CYCLES 600.0
 #define BARRIER_CYCLES 30.0
+/* From the results of a tile to the next one of a block that walks: its place by divisions, addresses, sums of 0. */
+#define NEXT_TILE_CYCLES 150.0
 /* A copy, its address, its bound. */
 #define COPY_INSTRUCTIONS 3.0
 /* What the port of shared memory and of L1 passes in a cycle, and the least that is fetched. */
@@ -161,6 +168,16 @@ double sx_block_slots(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double row = sx_least(SX_STORE_ROW_BYTES, (double)t->warp_columns * p->stored);
     return (double)t->warp_rows * (double)t->warp_columns * p->stored / (SX_GROUP_ROWS * row);
+}
+
+uint32_t sx_block_walkers(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double tiles =
+        p->batch * sx_whole(p->rows / (double)t->rows) * sx_whole(p->columns / (double)t->columns);
+    bool alone = sx_block_by_engine(t) && sx_block_resident(p, t) == 1;
+    bool walks = alone && !t->apart && tiles > p->device->cores && tiles <= SX_GRID_X_MAX &&
+                 p->device->cores <= SX_SCHEDULE_BLOCKS_MAX;
+    return walks ? (uint32_t)p->device->cores : 0;
 }
 
 bool sx_block_has_raster(const sx_block_problem *p, const sx_block_tiles *t)
@@ -359,6 +376,37 @@ static double result_cycles_of(const sx_block_problem *p, const sx_block_tiles *
     return elements * p->stored_cycles + slots * (wait + read);
 }
 
+/* Cycles of the busiest core where each tile is a block: they are dealt in rounds of as many as it holds. */
+static double dealt_cycles(const sx_block_problem *p, const sx_block_tiles *t, double blocks,
+                           double held)
+{
+    double each = sx_whole(blocks / p->device->cores);
+    stage_cycles s = stage_of(p, t);
+    double results = result_cycles_of(p, t);
+    double begin = START_CYCLES + p->device->memory_latency;
+    double full = (double)(int64_t)(each / held), rest = each - full * held;
+    double cycles = full * (begin + s.stages * stage_together(p, t, &s, held) + held * results);
+    return cycles +
+           (rest > 0 ? begin + s.stages * stage_together(p, t, &s, rest) + rest * results : 0);
+}
+
+/* The same where blocks walk over the tiles. `held` of them share the core, one round of them after another if there
+ * are more. A tile after the first waits for what its first stage takes longer than the results before it. */
+static double walked_cycles(const sx_block_problem *p, const sx_block_tiles *t, double tiles,
+                            double held)
+{
+    double walkers = sx_least(t->walkers, tiles);
+    held = sx_least(held, sx_whole(walkers / p->device->cores));
+    double rounds = sx_whole(walkers / (held * p->device->cores));
+    double each = sx_whole(tiles / walkers);
+    stage_cycles s = stage_of(p, t);
+    double results = held * result_cycles_of(p, t);
+    double latency = p->device->memory_latency;
+    double next = NEXT_TILE_CYCLES + sx_most(0, latency - results);
+    double of_block = each * (s.stages * stage_together(p, t, &s, held) + results);
+    return rounds * (START_CYCLES + latency + of_block + (each - 1) * next);
+}
+
 static double block_ns(const sx_block_problem *p, const sx_block_tiles *t)
 {
     const sx_device *device = p->device;
@@ -367,14 +415,10 @@ static double block_ns(const sx_block_problem *p, const sx_block_tiles *t)
     double blocks = p->batch * row_blocks * column_blocks;
     double held = sx_block_resident(p, t);
     SX_ASSERT(held >= 1 && t->depth >= 2);
-    double each = sx_whole(blocks / device->cores); /* of the busiest core */
-    stage_cycles s = stage_of(p, t);
-    double results = result_cycles_of(p, t);
-    double begin = START_CYCLES + device->memory_latency;
-    double full = (double)(int64_t)(each / held), rest = each - full * held;
-    double cycles = full * (begin + s.stages * stage_together(p, t, &s, held) + held * results);
-    cycles += rest > 0 ? begin + s.stages * stage_together(p, t, &s, rest) + rest * results : 0;
-    double at_once = sx_least(blocks, held * device->cores);
+    double cycles = t->walkers > 0 ? walked_cycles(p, t, blocks, held)
+                                   : dealt_cycles(p, t, blocks, held);
+    double most = t->walkers > 0 ? t->walkers : blocks;
+    double at_once = sx_least(sx_least(blocks, most), held * device->cores);
     double moving =
         sx_device_move_ns(device, moved_bytes(p, t, row_blocks, column_blocks, at_once));
     double ns = sx_model_overlap(cycles / device->ghz, moving);

@@ -67,6 +67,9 @@ double sx_block_slots(const sx_block_problem *problem, const sx_block_tiles *til
  * factor anyhow? */
 bool sx_block_has_raster(const sx_block_problem *problem, const sx_block_tiles *tiles);
 uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* How many blocks may walk over the tiles: one for each core, where the copy engine copies, a core holds one block (of
+ * several one computes while another one begins or ends) and there are more tiles than cores. Else 0. */
+uint32_t sx_block_walkers(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* sx_cost_schedule for tiles of which a core holds at least one block. */
 double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* What of it is the launch that adds up slices which different blocks made. */

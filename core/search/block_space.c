@@ -105,6 +105,31 @@ static double price_raster(blocks *b)
     return least;
 }
 
+/* Keeps the block's schedule if it is among the best. */
+static sx_code keep_block(blocks *b, double ns)
+{
+    sx_schedule schedule;
+    if (!sx_search_wants(b->space, ns)) {
+        b->space->result->considered++;
+        return SX_OK;
+    }
+    sx_schedule_block(&b->t, &schedule);
+    return sx_search_keep(b->space, &schedule, ns);
+}
+
+/* The same tiles by blocks that walk over them, where that costs less than `least`, which then is its price. */
+static sx_code price_walk(blocks *b, double *least)
+{
+    b->t.walkers = b->space->a->steady ? 0 : sx_block_walkers(b->problem, &b->t);
+    if (b->t.walkers > 0) {
+        double ns = sx_cost_block(b->problem, &b->t);
+        SX_TRY(ns < *least ? keep_block(b, ns) : SX_OK);
+        *least = ns < *least ? ns : *least;
+        b->t.walkers = 0;
+    }
+    return SX_OK;
+}
+
 /* A block with so many stages, whose results threads store or, where it can, the copy engine: from two slots of each
  * group of warps, or from one where a core holds more blocks then. The least price. */
 static sx_code price_stores(blocks *b, double *least)
@@ -125,14 +150,9 @@ static sx_code price_stores(blocks *b, double *least)
         }
         before = held;
         double ns = price_raster(b);
+        SX_TRY(keep_block(b, ns));
+        SX_TRY(price_walk(b, &ns));
         *least = *least == 0 || ns < *least ? ns : *least;
-        if (sx_search_wants(b->space, ns)) {
-            sx_schedule schedule;
-            sx_schedule_block(&b->t, &schedule);
-            SX_TRY(sx_search_keep(b->space, &schedule, ns));
-        } else {
-            b->space->result->considered++;
-        }
     }
     b->t.stores = b->t.raster = 0;
     return SX_OK;
