@@ -4,7 +4,9 @@
 
 #include "core/extract/inner.h"
 
-#define BLOCK_BYTES ((size_t)1 << 20)
+#define BLOCK_BYTES_MIN \
+    ((size_t)64 << 10) /* of the first block; each further one is twice as large */
+#define BLOCK_BYTES_MAX ((size_t)32 << 20) /* unless more is wanted at once */
 #define POLL_WORK UINT64_C(1000000)
 
 /* ---- memory ---- */
@@ -24,11 +26,12 @@ void *sx_xt_take(xt *x, size_t count, size_t size)
         p->used = 0;
     }
     if (p->at == p->block_count) {
-        size_t wanted = BLOCK_BYTES;
+        size_t wanted = p->block_count > 0 ? p->block_bytes[p->block_count - 1] : 0;
+        wanted = 2 * wanted < BLOCK_BYTES_MAX ? 2 * wanted : BLOCK_BYTES_MAX;
+        wanted = wanted < BLOCK_BYTES_MIN ? BLOCK_BYTES_MIN : wanted;
         while (wanted < bytes) {
             wanted *= 2;
         }
-        wanted = p->block_count > 4 && wanted < BLOCK_BYTES << 5 ? BLOCK_BYTES << 5 : wanted;
         if (p->block_count == XT_BLOCKS_MAX) {
             (void)SX_FAIL(x->cx, SX_NOMEM, "extraction: %u blocks of memory in use", XT_BLOCKS_MAX);
             return NULL;

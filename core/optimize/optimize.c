@@ -858,11 +858,12 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
     return put_part(&o, in, *out, certificate);
 }
 
-sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
-                         const sx_objective *objective, double *cost)
+sx_code sx_optimizer_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                          const sx_objective *objective, struct sx_prices *prices, double *cost)
 {
     sx_optimize_report report = {0};
-    sx_optimize_options options = {.objective = *objective};
+    SX_ASSERT(in != NULL && device != NULL);
+    sx_optimize_options options = {.objective = *objective, .prices = prices};
     sx_optimizer o = {.cx = cx,
                       .in = in,
                       .device = sx_device_class(device),
@@ -871,6 +872,12 @@ sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device
     SX_TRY(import(&o));
     *cost = report.objective_before;
     return SX_OK;
+}
+
+sx_code sx_optimize_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                         const sx_objective *objective, double *cost)
+{
+    return sx_optimizer_cost(cx, in, device, objective, NULL, cost);
 }
 
 sx_code sx_optimize_node_costs(sx_ctx *cx, sx_tensors *t, const sx_device *device,

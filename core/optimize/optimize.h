@@ -62,6 +62,7 @@ typedef struct {
 
 struct sx_meeting;
 struct sx_fragments;
+struct sx_prices;
 typedef struct sx_optimize_options {
     sx_objective objective;   /* default: time */
     bool allow_reassociating; /* default true */
@@ -105,6 +106,9 @@ typedef struct sx_optimize_options {
     /* Default 0: a program for itself. Of a part of one, how much of the e-graph that a part of its size is worth it
      * may have in a first step: up to 1, less where it is little of the whole. */
     double effort;
+    /* Prices of kernels that are known, to which more are added (prices.c). NULL: none are; sx_optimize makes a table
+     * that the parts of the program share. */
+    struct sx_prices *prices;
 } sx_optimize_options;
 sx_optimize_options sx_optimize_defaults(void);
 

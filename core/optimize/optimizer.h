@@ -22,8 +22,8 @@ typedef struct {
     /* Operations whose fusion has been tried, so that their cost as part of a kernel is known. NULL before that. */
     bool *tried;
     uint32_t tried_count;
-    sx_memory_graph *known;   /* the e-graph that an earlier search left, or NULL */
-    struct sx_prices *prices; /* prices of nodes seen before (prices.c) */
+    sx_memory_graph *known;       /* the e-graph that an earlier search left, or NULL */
+    struct sx_price_view *prices; /* prices of nodes seen before (prices.c) */
 } sx_optimizer;
 
 /* Level 1 extracts a program several times: before fusion, to choose the programs that are fused, and after it. Fusion
@@ -51,8 +51,18 @@ sx_code sx_optimizer_extract(sx_optimizer *o, sx_cost_kind kind, const uint64_t 
 sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
                           const uint32_t *before, bool *fresh);
 
-/* prices.c: what a node costs as a kernel of its own (sx_price_node). Nodes that are alike are priced once. */
+/* prices.c: what a node costs as a kernel of its own (sx_price_node). Nodes that are alike are priced once: in all
+ * parts of a program, if their options have the same table of prices. A table is in the arena of cx, and holds
+ * attributes of the e-graphs that it was used with. It is left aside where the device is another, or a symbol counts
+ * as another extent. */
 sx_code sx_optimizer_price(sx_optimizer *o, uint32_t node, sx_cost *cost);
+sx_code sx_prices_make(sx_ctx *cx, const sx_device *device, const sx_symbol *symbol,
+                       uint32_t symbol_count, struct sx_prices **prices);
+uint32_t sx_prices_count(const struct sx_prices *prices);
+
+/* optimize.c: sx_optimize_cost, by prices that are known. */
+sx_code sx_optimizer_cost(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                          const sx_objective *objective, struct sx_prices *prices, double *cost);
 
 /* again.c: a search that goes on with the e-graph of an earlier one. The functions say which e-nodes are
  * kernels that the earlier search tried; which program it chose; fuse programs drawn by slightly wrong costs; and write

@@ -1,11 +1,11 @@
 /* parts.c - a program of equal layers: each distinct part is optimised once, then the whole is put together
  * (optimize.h). */
-#include "core/ir/extent.h"
-#include "core/optimize/optimize.h"
+#include "core/optimize/optimizer.h"
 
 #include <string.h>
 
 #include "core/base/bits.h"
+#include "core/ir/extent.h"
 #include "core/optimize/fragments.h"
 #include "core/optimize/keep.h"
 #include "core/shard/plan.h"
@@ -407,21 +407,26 @@ static void begin_report(divider *d)
     d->bytes_start = d->cx->arena.used_bytes;
 }
 
+static sx_code cost_of(divider *d, const sx_graph *graph, const sx_objective *objective,
+                       double *cost)
+{
+    return sx_optimizer_cost(d->cx, graph, d->device, objective, d->options->prices, cost);
+}
+
 /* Costs before and after, and the parts. */
 static sx_code report_whole(divider *d, const sx_graph *in, const sx_graph *whole)
 {
-    sx_ctx *cx = d->cx;
     sx_optimize_report *report = d->report;
     const sx_objective time = {.time = 1};
     const sx_objective *objective = &d->options->objective;
     count_uses(d);
-    SX_TRY(sx_optimize_cost(cx, in, d->device, &time, &report->cost_before_ns));
-    SX_TRY(sx_optimize_cost(cx, whole, d->device, &time, &report->cost_after_ns));
+    SX_TRY(cost_of(d, in, &time, &report->cost_before_ns));
+    SX_TRY(cost_of(d, whole, &time, &report->cost_after_ns));
     report->objective_before = report->cost_before_ns;
     report->objective_after = report->cost_after_ns;
     if (!sx_objective_is_time(objective)) {
-        SX_TRY(sx_optimize_cost(cx, in, d->device, objective, &report->objective_before));
-        SX_TRY(sx_optimize_cost(cx, whole, d->device, objective, &report->objective_after));
+        SX_TRY(cost_of(d, in, objective, &report->objective_before));
+        SX_TRY(cost_of(d, whole, objective, &report->objective_after));
     }
     report->bound_ns =
         report->proven && sx_objective_is_time(objective) ? report->cost_after_ns : 0;
@@ -569,8 +574,9 @@ static sx_code optimize_on_mesh(sx_ctx *cx, const sx_graph *in, const sx_device 
     return SX_OK;
 }
 
-sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
-                    const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
+static sx_code optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                        const sx_optimize_options *options, sx_graph **out,
+                        sx_optimize_report *report)
 {
     size_t bytes_start = cx->arena.used_bytes;
     sx_optimize_options again = *options;
@@ -603,9 +609,21 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
         sx_keep_clear(options->keeper);
     }
     again.fragments = NULL;
-    return report->met_count > 0 ? sx_optimize(cx, in, device, &again, out, report)
+    return report->met_count > 0 ? optimize(cx, in, device, &again, out, report)
                                  : search_again(cx, in, device, options,
                                                 cx->arena.used_bytes - bytes_start, out, report);
+}
+
+sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
+                    const sx_optimize_options *options, sx_graph **out, sx_optimize_report *report)
+{
+    SX_ASSERT(in != NULL && device != NULL);
+    sx_optimize_options shared = *options;
+    if (shared.prices == NULL) {
+        SX_TRY(sx_prices_make(cx, sx_device_class(device), in->symbol, in->symbol_count,
+                              &shared.prices));
+    }
+    return optimize(cx, in, device, &shared, out, report);
 }
 
 /* ---- the certificate of the whole ---- */

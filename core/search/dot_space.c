@@ -78,7 +78,7 @@ static sx_code price_columns(sx_search_space *space, sx_contraction_tiles t)
             sx_schedule schedule;
             t.tile_columns = columns[c];
             sx_schedule_contraction(&t, &schedule);
-            SX_TRY(sx_search_price(space, &schedule));
+            SX_TRY(sx_search_keep(space, &schedule, ns[c])); /* it is what sx_cost_schedule says */
         } else {
             result->considered++;
         }
