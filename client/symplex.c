@@ -495,6 +495,7 @@ void symplex_module_close(symplex_module *module)
     free(module->range);
     free(module->name);
     free(module->tensor);
+    free(module->weight);
     free(module);
 }
 
@@ -505,7 +506,8 @@ static sx_code list_tensors(sx_ctx *cx, symplex_module *module)
     size_t most = (size_t)tables->tensor_count + 1;
     module->tensor = calloc(most, sizeof(*module->tensor));
     module->name = calloc(most, sizeof(*module->name));
-    if (module->tensor == NULL || module->name == NULL) {
+    module->weight = calloc(most, sizeof(*module->weight));
+    if (module->tensor == NULL || module->name == NULL || module->weight == NULL) {
         return SX_FAIL(cx, SX_NOMEM, "no memory for %zu tensors", most);
     }
     for (uint32_t i = 0; i < tables->tensor_count; i++) {
@@ -555,6 +557,24 @@ static sx_code list_symbols(sx_ctx *cx, symplex_module *module)
     return SX_OK;
 }
 
+sx_code sxc_module_make(sx_ctx *cx, sxr_program *program, symplex_module **module)
+{
+    symplex_module *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        sxr_close(program);
+        return SX_FAIL(cx, SX_NOMEM, "no memory for a module");
+    }
+    made->program = program;
+    sx_code code = list_tensors(cx, made);
+    code = code == SX_OK ? list_symbols(cx, made) : code;
+    if (code == SX_OK) {
+        *module = made;
+    } else {
+        symplex_module_close(made);
+    }
+    return code;
+}
+
 static symplex_code open_module(const char *path, sx_span bytes, uint32_t threads,
                                 symplex_module **module, symplex_error *error)
 {
@@ -568,19 +588,10 @@ static symplex_code open_module(const char *path, sx_span bytes, uint32_t thread
     sx_ctx cx;
     sxc_call_begin(&cx);
     sxr_options options = {.threads = threads};
-    symplex_module *made = calloc(1, sizeof(*made));
-    sx_code code = made == NULL ? SX_FAIL(&cx, SX_NOMEM, "no memory for a module") : SX_OK;
-    if (code == SX_OK) {
-        code = path != NULL ? sxr_open_file(&cx, path, &options, &made->program)
-                            : sxr_open_bytes(&cx, bytes, &options, &made->program);
-    }
-    code = code == SX_OK ? list_tensors(&cx, made) : code;
-    code = code == SX_OK ? list_symbols(&cx, made) : code;
-    if (code == SX_OK) {
-        *module = made;
-    } else {
-        symplex_module_close(made);
-    }
+    sxr_program *program = NULL;
+    sx_code code = path != NULL ? sxr_open_file(&cx, path, &options, &program)
+                                : sxr_open_bytes(&cx, bytes, &options, &program);
+    code = code == SX_OK ? sxc_module_make(&cx, program, module) : code;
     return sxc_call_finish(&cx, code, error);
 }
 
@@ -789,6 +800,14 @@ static sx_code check_bindable(sx_ctx *cx, const symplex_module *module, const ch
     return SX_OK;
 }
 
+static sx_code bind(sx_ctx *cx, symplex_module *module, const char *call, size_t index,
+                    void *memory, size_t size)
+{
+    SX_TRY(check_bindable(cx, module, call, index));
+    module->weight[index].known = false;
+    return sxr_bind(cx, module->program, module->tensor[index], memory, size);
+}
+
 symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory, size_t size,
                                  symplex_error *error)
 {
@@ -797,10 +816,8 @@ symplex_code symplex_module_bind(symplex_module *module, size_t index, void *mem
     }
     sx_ctx cx;
     sxc_call_begin(&cx);
-    sx_code code = check_bindable(&cx, module, "symplex_module_bind", index);
-    code =
-        code == SX_OK ? sxr_bind(&cx, module->program, module->tensor[index], memory, size) : code;
-    return sxc_call_finish(&cx, code, error);
+    return sxc_call_finish(&cx, bind(&cx, module, "symplex_module_bind", index, memory, size),
+                           error);
 }
 
 symplex_code symplex_module_bind_device(symplex_module *module, size_t index, uint64_t address,
@@ -812,6 +829,9 @@ symplex_code symplex_module_bind_device(symplex_module *module, size_t index, ui
     sx_ctx cx;
     sxc_call_begin(&cx);
     sx_code code = check_bindable(&cx, module, "symplex_module_bind_device", index);
+    if (code == SX_OK) {
+        module->weight[index].known = false;
+    }
     code = code == SX_OK
                ? sxr_bind_device(&cx, module->program, module->tensor[index], address, size)
                : code;
@@ -854,8 +874,7 @@ static sx_code call(sx_ctx *cx, symplex_module *module, const symplex_dim *dims,
     SX_TRY(dim_count > 0 ? choose(cx, module, dims, dim_count) : SX_OK);
     for (size_t i = 0; i < memory_count; i++) {
         const symplex_memory *m = &memory[i];
-        SX_TRY(check_bindable(cx, module, "symplex_module_call", m->index));
-        SX_TRY(sxr_bind(cx, module->program, module->tensor[m->index], m->memory, m->size));
+        SX_TRY(bind(cx, module, "symplex_module_call", m->index, m->memory, m->size));
     }
     return sxr_run(cx, module->program, NULL);
 }

@@ -315,6 +315,51 @@ SYMPLEX_API symplex_code symplex_module_choose(symplex_module *module, const sym
  *            that its shape depends on has no value; other memory for an output than that of the input it lies in */
 SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory,
                                              size_t size, symplex_error *error);
+
+/* ---- module: weights ----
+ *
+ * A program says which of its parameters are weights: what is made of them alone (other layouts, products of constants)
+ * is made by the first run after they were bound and kept. So runs see a weight that such work reads
+ * (symplex_module_weight_packed) as it was then: whoever changes its bytes binds it again. Weights that no such work
+ * reads, as tables of which runs take rows, are read where they lie.
+ *
+ * What is bound belongs to a handle. A program that serves several models has a handle for each:
+ *
+ *     symplex_module_share(module, &other, &error);
+ *     symplex_module_bind_weights(module, weights_of_one, count, NULL, &error);
+ *     symplex_module_bind_weights(other, weights_of_the_other, count, NULL, &error);
+ */
+
+/* Another handle on the module, *another, which is yours (symplex_module_close): code, threads and weights that the
+ * file carries are shared and last as long as one of the handles; memory that is bound, what is made of weights, values
+ * of symbols, state and the communicator are its own, as when a module was opened. Different threads may run them at
+ * the same time, and one may be shared while it runs: a launch has all threads, or, while another handle's launch has
+ * them, that of its caller.
+ *   errors   SYMPLEX_USAGE no module, or no place; SYMPLEX_NOMEM; on a GPU also those of symplex_module_open */
+SYMPLEX_API symplex_code symplex_module_share(const symplex_module *module,
+                                              symplex_module **another, symplex_error *error);
+
+typedef struct {
+    size_t index; /* of a tensor that is a weight */
+    const void *memory;
+    size_t size; /* bytes */
+    /* A number of the caller's that becomes another one when the bytes change. */
+    uint64_t version;
+} symplex_weight;
+/* Binds weights, all or, where one is refused, none of them. The memory is borrowed until it is bound again or the
+ * handle is closed, and only read. One that this function bound to the same memory with the same version is left as it
+ * is, so that it costs little to call this before each run; for any other the next run does the work on weights alone
+ * again. *changed, which may be NULL, is how many were bound.
+ *   errors   SYMPLEX_USAGE no tensor of that number, or it is no weight; SYMPLEX_INPUT another size, or no memory, with
+ *            the name of the tensor */
+SYMPLEX_API symplex_code symplex_module_bind_weights(symplex_module *module,
+                                                     const symplex_weight *weights, size_t count,
+                                                     size_t *changed, symplex_error *error);
+/* 1: work on weights alone reads tensor `index`; 0: it does not, or there is no such tensor. */
+SYMPLEX_API int symplex_module_weight_packed(const symplex_module *module, size_t index);
+
+/* ---- module: a run ---- */
+
 /* Runs once; returns when the outputs are written. Work on weights alone is done by the first run.
  *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named */
 SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);

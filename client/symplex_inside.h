@@ -4,10 +4,18 @@
 #include "client/runtime/ranks.h"
 #include "client/symplex.h"
 
+/* What a weight was bound to by symplex_module_bind_weights. */
+typedef struct {
+    const void *memory;
+    uint64_t version;
+    bool known; /* false: it was bound by another call, or never */
+} sxc_weight;
+
 struct symplex_module {
     sxr_program *program;
-    uint32_t *tensor; /* [count] numbers in the module of the tensors of the interface */
-    char **name;      /* [count] */
+    sxc_weight *weight; /* [count] */
+    uint32_t *tensor;   /* [count] numbers in the module of the tensors of the interface */
+    char **name;        /* [count] */
     size_t count;
     symplex_symbol *symbol; /* [symbol_count] without their values */
     char **symbol_name;     /* [symbol_count] */
@@ -23,6 +31,8 @@ struct symplex_module {
 void sxc_call_begin(sx_ctx *cx);
 /* Releases the context and tells the caller how the call ended. */
 symplex_code sxc_call_finish(sx_ctx *cx, sx_code code, symplex_error *error);
+/* A handle on an open program, which it takes, also on failure. */
+sx_code sxc_module_make(sx_ctx *cx, SX_TAKE sxr_program *program, symplex_module **module);
 /* A whole call that was wrong: SYMPLEX_USAGE. */
 symplex_code sxc_call_misuse(symplex_error *error, const char *text);
 /* As much as fits; "..." at the end says that it was cut. */

@@ -171,6 +171,17 @@ static sx_code map_memory(sx_ctx *cx, sxr_program *program)
     return SX_OK;
 }
 
+static void find_packed(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    for (uint64_t i = 0; i < module->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[i];
+        for (uint32_t k = 0; launch->prologue != 0 && k < launch->arg_count; k++) {
+            program->packed[module->arg[launch->arg_first + k]] = true;
+        }
+    }
+}
+
 static void place_all(sxr_program *program)
 {
     for (uint64_t i = 0; i < program->module.tensor_count; i++) {
@@ -200,6 +211,7 @@ static sx_code make_arrays(sx_ctx *cx, sxr_program *program)
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->tensor), &program->tensor));
     SX_TRY(make_array(cx, module->variant_count, sizeof(bool), &program->prologue_done));
     SX_TRY(make_array(cx, module->tensor_count, sizeof(bool), &program->made));
+    SX_TRY(make_array(cx, module->tensor_count, sizeof(bool), &program->packed));
     SX_TRY(make_array(cx, module->symbol_count, sizeof(*program->value), &program->value));
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->bytes), &program->bytes));
     SX_TRY(make_array(cx, module->tensor_count, sizeof(*program->dim), &program->dim));
@@ -344,6 +356,23 @@ sx_code sxr_choose_machine(sx_ctx *cx, sxr_program *program, uint32_t level)
     return SX_OK;
 }
 
+static bool on_gpu(const sxr_program *program)
+{
+    return program->runs_here && program->module.info->arch == SX_ARCH_NVIDIA;
+}
+
+/* What each program has for itself, also where it shares the rest. */
+static sx_code make_own(sx_ctx *cx, sxr_program *program)
+{
+    SX_TRY(make_arrays(cx, program));
+    SX_TRY(on_gpu(program) ? sxr_device_open(cx, program) : map_memory(cx, program));
+    place_all(program);
+    find_packed(program);
+    sxr_state_reset(program);
+    sxr_extents_init(program);
+    return SX_OK;
+}
+
 static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *options)
 {
     SX_TRY(sx_module_decode(cx, (sx_span){program->file, program->file_size},
@@ -353,17 +382,11 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
     SX_TRY(check_machine(cx, program, options->any_level));
     SX_TRY(check_types(cx, &program->module));
     SX_TRY(sxr_check_code(cx, program->machines, &program->module));
-    SX_TRY(make_arrays(cx, program));
-    bool gpu = program->runs_here && program->module.info->arch == SX_ARCH_NVIDIA;
-    if (program->runs_here && !gpu) {
+    if (program->runs_here && !on_gpu(program)) {
         SX_TRY(map_code(cx, program));
     }
     SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
-    SX_TRY(gpu ? sxr_device_open(cx, program) : map_memory(cx, program));
-    place_all(program);
-    sxr_state_reset(program);
-    sxr_extents_init(program);
-    return SX_OK;
+    return make_own(cx, program);
 }
 
 /* ---- opening ---- */
@@ -373,10 +396,15 @@ static sx_code open_mapping(sx_ctx *cx, SX_TAKE void *mapping, size_t size,
 {
     static const sxr_options defaults = {0};
     sxr_program *program = calloc(1, sizeof(*program));
-    if (program == NULL) {
+    _Atomic uint32_t *users = calloc(1, sizeof(*users));
+    if (program == NULL || users == NULL) {
+        free(program);
+        free(users);
         (void)munmap(mapping, size);
         return SX_FAIL(cx, SX_NOMEM, "no memory for %zu bytes", sizeof(*program));
     }
+    atomic_init(users, 1);
+    program->users = users;
     program->file = mapping;
     program->file_size = size;
     sx_code code = finish_open(cx, program, options != NULL ? options : &defaults);
@@ -427,6 +455,49 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                          : open_mapping(cx, mapping, (size_t)status.st_size, options, program);
 }
 
+sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another)
+{
+    sxr_program *made = calloc(1, sizeof(*made));
+    if (made == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %zu bytes", sizeof(*made));
+    }
+    made->module = program->module;
+    made->file = program->file;
+    made->file_size = program->file_size;
+    made->code = program->code;
+    made->code_size = program->code_size;
+    made->pool = program->pool;
+    made->users = program->users;
+    atomic_fetch_add(made->users, 1);
+    made->way = &sxr_way_cpu;
+    made->machines = program->machines;
+    made->made_for = program->made_for;
+    made->runs_here = program->runs_here;
+    made->here = program->here;
+    made->machine = program->machine;
+    sx_code code = make_own(cx, made);
+    if (code != SX_OK) {
+        sxr_close(made);
+        return code;
+    }
+    *another = made;
+    return SX_OK;
+}
+
+/* What programs share goes with the last of them. */
+static void close_shared(sxr_program *program)
+{
+    if (atomic_fetch_sub(program->users, 1) != 1) {
+        return;
+    }
+    sxr_pool_free(program->pool);
+    if (program->code != NULL) {
+        (void)munmap(program->code, program->code_size);
+    }
+    (void)munmap(program->file, program->file_size);
+    free(program->users);
+}
+
 void sxr_close(sxr_program *program)
 {
     if (program == NULL) {
@@ -434,15 +505,12 @@ void sxr_close(sxr_program *program)
     }
     sxr_forget(program);
     sxr_device_close(program);
-    sxr_pool_free(program->pool);
-    if (program->code != NULL) {
-        (void)munmap(program->code, program->code_size);
-    }
+    close_shared(program);
     sxr_pages_free(program->memory, program->memory_size);
-    (void)munmap(program->file, program->file_size);
     free(program->tensor);
     free(program->prologue_done);
     free(program->made);
+    free(program->packed);
     free(program->value);
     free(program->bytes);
     free(program->dim);

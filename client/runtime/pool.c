@@ -41,6 +41,7 @@ struct sxr_pool {
     _Atomic uint32_t sleepers;
     _Atomic int64_t left; /* points of this launch not yet done */
     _Atomic bool stop;
+    _Atomic bool busy; /* a caller has the threads for its launch */
     /* the launch */
     _Atomic(sxr_pool_task) task;
     _Atomic(void *) self;
@@ -171,7 +172,7 @@ uint32_t sxr_pool_threads(const sxr_pool *pool)
 
 void sxr_pool_run(sxr_pool *pool, sxr_pool_task task, void *self, int64_t points)
 {
-    if (pool->started == 0 || points < 2) {
+    if (pool->started == 0 || points < 2 || atomic_exchange(&pool->busy, true)) {
         task(self, 0, 0, points);
         return;
     }
@@ -190,6 +191,7 @@ void sxr_pool_run(sxr_pool *pool, sxr_pool_task task, void *self, int64_t points
             (void)sched_yield(); /* a worker lost its core in the middle of a chunk: let it run */
         }
     }
+    atomic_store(&pool->busy, false);
 }
 
 static uint64_t now_ns(void)

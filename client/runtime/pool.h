@@ -2,8 +2,9 @@
  *
  * Threads claim chunks of points as they come: a worker that the system does not let run delays nobody, the
  * others (the caller is number 0) do its share. Workers spin a short while between launches and sleep on a
- * futex after that. One launch at a time. A launch of a microsecond is over before a worker has heard of it: one that
- * is repeated is tried both ways at first, and goes the faster way from then on.
+ * futex after that. One launch at a time: a caller that comes while another one's launch has the threads runs its own
+ * alone. A launch of a microsecond is over before a worker has heard of it: one that is repeated is tried both ways at
+ * first, and goes the faster way from then on.
  */
 #ifndef SX_CLIENT_RUNTIME_POOL_H
 #define SX_CLIENT_RUNTIME_POOL_H

@@ -1,6 +1,8 @@
 /* program.h - inside client/runtime: what a loaded module owns. */
 #ifndef SX_CLIENT_RUNTIME_PROGRAM_H
 #define SX_CLIENT_RUNTIME_PROGRAM_H
+#include <stdatomic.h>
+
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
 
@@ -42,12 +44,16 @@ struct sxr_program {
     struct sxr_device *device;
     /* The threads that run the points of a grid. */
     sxr_pool *pool;
+    /* How many programs use `file`, `code` and `pool` (sxr_share); the last one that is closed gives them back. */
+    _Atomic uint32_t *users;
     /* [tensor_count] where each tensor lies; NULL while it is not bound, and where it is on a GPU alone. */
     void **tensor;
     /* [variant_count] the prologue of the variant has run since its weights were bound. */
     bool *prologue_done;
     /* [tensor_count] of a tensor that several variants share: some variant's prologue has made it. */
     bool *made;
+    /* [tensor_count] a launch of a prologue reads the tensor. */
+    bool *packed;
     /* The least machine that the module is for, or what sxr_choose_machine said. */
     const sx_machine *made_for;
     /* The machines that a module may name; NULL: all of core/target. */

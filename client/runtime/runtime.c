@@ -98,7 +98,7 @@ static void put_memory(sxr_program *program, uint32_t index, void *memory)
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         program->tensor[i] = module->tensor[i].alias == index ? memory : program->tensor[i];
     }
-    if (module->tensor[index].place == SX_TENSOR_WEIGHT) {
+    if (module->tensor[index].place == SX_TENSOR_WEIGHT && program->packed[index]) {
         forget_prologues(program);
     }
 }
@@ -140,6 +140,12 @@ sx_code sxr_bind_device(sx_ctx *cx, sxr_program *program, uint32_t index, uint64
     SX_TRY(sxr_device_bind(cx, program, index, address));
     put_memory(program, index, NULL);
     return SX_OK;
+}
+
+bool sxr_packed(const sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(tensor < program->module.tensor_count);
+    return program->packed[tensor];
 }
 
 bool sxr_bound(const sxr_program *program, uint32_t tensor)

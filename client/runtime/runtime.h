@@ -1,9 +1,10 @@
 /* runtime.h - loads a module, binds tensors, runs it: used by the client library, by the daemon's verification
  * and by benchmarks.
  *
- * A program owns its mappings, its memory and its threads. Weights that the file carries are used where they
- * lie. Not thread-safe: one run at a time per program. A module for GPUs is run by the first one that is enough;
- * memory of the host that is bound is copied there and back, memory of the GPU is used where it lies.
+ * A program owns its memory, and its mappings and threads together with those that share its module. Weights that the
+ * file carries are used where they lie. Not thread-safe: one run at a time per program. A module for GPUs is run by the
+ * first one that is enough; memory of the host that is bound is copied there and back, memory of the GPU is used where
+ * it lies.
  */
 #ifndef SX_CLIENT_RUNTIME_RUNTIME_H
 #define SX_CLIENT_RUNTIME_RUNTIME_H
@@ -32,6 +33,13 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
                        sxr_program **program);
+
+/* Another program of the same module: tables, code, threads and the weights that the file carries are shared, as long
+ * as one of them is open. Memory, what is bound, values of symbols and state are its own, as when a module was opened.
+ * The two may be run by different threads at the same time: each launch has all threads, or, where another program's
+ * has them, runs on its caller alone. `program` may be running meanwhile.  errors  SX_NOMEM; on a GPU those of opening
+ */
+sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another);
 
 /* Of a module that several ranks run together: which of them this program is, and how it reaches the others, as long as
  * the program is open. Without it such a program does not run.  errors  SX_INPUT another number of ranks */
@@ -87,7 +95,7 @@ const int64_t *sxr_shape(const sxr_program *program, uint32_t tensor);
 uint32_t sxr_find(const sxr_program *program, sx_module_place place, sx_span name);
 
 /* Binds memory of exactly the tensor's size to an input, output or weight; borrowed until rebound or close.
- * Rebinding a weight makes the prologues run again. SX_INPUT names the tensor and both sizes. */
+ * Rebinding a weight that they read makes the prologues run again. SX_INPUT names the tensor and both sizes. */
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, void *memory, uint64_t size);
 /* The same with memory of the GPU that runs the program, by its address there: it is used where it lies, and is not
  * copied. What must lie in one allocation is `size` bytes from the address on.
@@ -97,6 +105,9 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, void *memory
 sx_code sxr_bind_device(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t address,
                         uint64_t size);
 bool sxr_bound(const sxr_program *program, uint32_t tensor);
+/* Does a prologue read the tensor? Then runs see its bytes as they were at the first run after it was bound; runs read
+ * what else is bound where it lies. */
+bool sxr_packed(const sxr_program *program, uint32_t tensor);
 /* The input in whose memory an output lies, which a run overwrites; SX_MODULE_NONE: it has its own. Binding the
  * input binds such an output; bound by itself it must be the same memory. */
 uint32_t sxr_alias(const sxr_program *program, uint32_t output);
