@@ -255,6 +255,143 @@ def test_parts_of_pytorch():
         assert torch.allclose(got, model(torch.ones(8, 4)), atol=1e-6)
 
 
+# ---- symbolic extents ----
+def symbolic(function, **options):
+    return torch.compile(function, backend="symplex", fullgraph=True, dynamic=True,
+                         options={"daemon": "never", "threads": 1, **options})
+
+
+def extents_in_turn(extents):
+    """Inference and slopes of one function with these extents, which Dynamo finds to be dynamic at the second."""
+    torch.manual_seed(SEED)
+    layer = nn.Linear(6, 5)
+
+    def function(x):
+        return torch.relu(layer(x)).softmax(-1) + 1
+
+    made = hashlib.sha256()
+    run = torch.compile(function, backend="symplex", options={"threads": 1, "strict": True, "daemon": "never"})
+    with Counted() as count:
+        for n in extents:
+            x = torch.randn(n, 6)
+            for context in (torch.no_grad, torch.enable_grad):
+                with context():
+                    got, want = run(x), function(x)
+                assert got.shape == want.shape and torch.allclose(got, want, atol=1e-6), n
+                made.update(got.detach().numpy().tobytes())
+            slopes = torch.autograd.grad(got.square().sum(), layer.parameters())
+            for g, w in zip(slopes, torch.autograd.grad(want.square().sum(), layer.parameters())):
+                assert torch.allclose(g, w, rtol=1e-4, atol=1e-5), n
+                made.update(g.numpy().tobytes())
+    return {"digest": made.hexdigest(), "hits": count.hits, "misses": count.misses, "programs": count.programs,
+            "traced": count.traced, "reasons": count.reasons}
+
+
+def test_symbolic_extents():
+    """A start finds the programs of each set of extents that there was, and makes those that are missing, which the
+    next one finds. The last start is another process."""
+    def run(*extents):
+        torch._dynamo.reset()
+        _run._modules.clear()
+        made = extents_in_turn(extents)
+        assert not made["reasons"], made
+        return made
+
+    def counts(made):
+        return made["hits"], made["misses"], made["traced"], made["programs"]
+
+    clear()
+    first, again = run(4, 7), run(4, 7)
+    assert counts(first) == (0, 4, 4, 6) and counts(again) == (4, 0, 0, 0), (first, again)
+    assert first["digest"] == again["digest"]
+    assert counts(run(4, 7, 8)) == (4, 0, 0, 3)
+    wide = run(4, 20, 21)
+    assert counts(wide)[:3] == (4, 0, 0) and wide["programs"] > 3, wide
+    assert counts(run(4, 33)) == (4, 0, 0, 2), "the module of an interval serves inference"
+    other = result(subprocess.run([sys.executable, __file__, "--extents", "4,20,21"], capture_output=True, text=True))
+    assert counts(other) == (4, 0, 0, 0) and other["digest"] == wide["digest"], other
+
+
+def test_what_decides_about_symbols():
+    """AOT autograd finds conditions of its own, here by a decomposition that asks whether a number of rows is even.
+    After a hit Dynamo checks them as it did when they were found, and others have another entry by the same key."""
+    asked = []
+
+    def decomposed(x):
+        asked.append(x.shape[0])
+        return torch.ops.aten.mul.Tensor(x, 2 if x.shape[0] % 2 == 0 else 3)
+
+    def function(x):
+        return F.hardswish(x) + 1
+
+    def check(run, n):
+        with Counted() as count:
+            got = run(torch.full((n, 4), 5.0))
+        assert torch.equal(got, torch.full((n, 4), 11.0 if n % 2 == 0 else 16.0)), n
+        return count
+
+    def first(n):
+        torch._dynamo.reset()
+        run = symbolic(function)
+        return run, check(run, n)
+
+    clear()
+    table = {torch.ops.aten.hardswish.default: decomposed}
+    with mock.patch.dict(symplex.torch._backend.decompositions(), table):
+        assert [first(n)[1].hits for n in (8, 7, 8, 10, 9)] == [0, 0, 1, 1, 1]
+        assert len(asked) == 2
+        run, count = first(8)
+        assert (count.hits, count.traced) == (1, 0)
+        count = check(run, 30)
+        assert (count.hits, count.misses) == (0, 0), "extents that meet the conditions need no other graph"
+        count = check(run, 31)
+        assert (count.hits, count.misses) == (1, 0), "a condition of AOT autograd was lost"
+        check(run, 32)
+    assert len(asked) == 2
+
+
+def test_symbols_in_the_key():
+    """What is known of a symbol is part of the key, though the graphs are the same."""
+    def call(function):
+        def made():
+            torch._dynamo.reset()
+            assert torch.equal(symbolic(function)(torch.ones(9, 4)), torch.full((9, 4), 2.0))
+        return made
+
+    above_2 = call(lambda x: x * 2 if x.shape[0] > 2 else x * 2)
+
+    def fixed():
+        compiled(lambda x: x * 2)(torch.ones(9, 4))
+
+    misses(above_2, call(lambda x: x * 2 if x.shape[0] > 5 else x * 2))
+    misses(above_2, fixed)
+    clear()
+    above_2()
+    with Counted() as count:
+        torch._dynamo.reset()
+        run = symbolic(lambda x: x * 2 if x.shape[0] > 2 else x * 2)
+        for n in (5, 6, 1, 40):
+            assert torch.equal(run(torch.ones(n, 4)), torch.full((n, 4), 2.0))
+    assert count.hits == 1, vars(count)
+
+
+def test_symbols_of_parts_of_pytorch():
+    """Parts that PyTorch runs between compiled ones, for extents that the kept entry has not seen."""
+    def function(x):
+        return torch.logcumsumexp((x * 2).abs() + 40, 0).round() + 1
+
+    clear()
+    for extents, want in (((4, 5), 0), ((6, 5), 1)):
+        torch._dynamo.reset()
+        run = symbolic(function)
+        with Counted() as count, warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for n in extents:
+                x = torch.randint(-3, 4, (n, 3)).float()
+                assert torch.equal(run(x), function(x))
+        assert (count.hits, count.traced) == (want, 1 - want), (vars(count), count.reasons)
+
+
 # ---- what is another graph, and what is none ----
 def misses(first, second):
     """Two calls, each after a reset of Dynamo: the second has an entry of its own, and both then have theirs."""
@@ -328,14 +465,6 @@ def test_what_is_never_kept():
         warnings.simplefilter("ignore", RuntimeWarning)
         never("in the same memory", lambda a, b: a.add_(b), x, x[:, :])
         never("sxwarm.twice", lambda x: torch.ops.sxwarm.twice(x) + 1, x)
-    clear()
-    for extent in (4, 5, 6):  # the second is a symbol
-        with Counted() as count:
-            torch._dynamo.reset()
-            torch.compile(lambda x: x * 2, backend="symplex", dynamic=True, options={"daemon": "never"})(
-                torch.randn(extent, 3))
-        assert (count.hits, count.kept) == (0, 0) and count.reasons, vars(count)
-
     clear()
     with Counted() as count:
         compiled(lambda x: x * 2, warm=False)(x)
@@ -416,6 +545,8 @@ def test_eviction():
 def main():
     if sys.argv[1:2] == ["--start"]:
         return one_start(sys.argv[2])
+    if sys.argv[1:2] == ["--extents"]:
+        return print(json.dumps(extents_in_turn([int(n) for n in sys.argv[2].split(",")])))
     names = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
     torch.manual_seed(SEED)
     print("seed", SEED)

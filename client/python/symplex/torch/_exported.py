@@ -15,7 +15,8 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from symplex._errors import InputError, Unimplemented
 from symplex.torch._backend import broken_up, options_of
-from symplex.torch._lower import arguments_of, is_symbolic
+from symplex.torch._graph import is_symbolic
+from symplex.torch._lower import arguments_of
 from symplex.torch._parts import build
 
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)

@@ -19,7 +19,7 @@ from torch.fx.node import _get_qualified_name
 from symplex import _c
 from symplex.torch._emit import Undescribed
 
-_FORMAT = 1
+_FORMAT = 2
 _ATTRIBUTES = (bool, int, str, type(None))
 _TORCHS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _NAMES = ("torch.", "_operator.", "math.", "builtins.")  # of functions whose meaning is that of versions
@@ -73,18 +73,18 @@ def _is_argument(node: fx.Node) -> bool:
     return node.op not in ("call_function", "call_method", "call_module", "get_attr", "output")
 
 
-def _number(value: Any) -> int:
-    if type(value) is not int:
-        raise Undescribed("a symbolic extent")
-    return value
+def _extent(value: Any) -> Any:
+    """A number, or a symbolic one by its expression: Dynamo names a symbol by where it is read from."""
+    return value if type(value) is int else ("symbolic", str(value.node.expr))
 
 
-def _tensor(x: Any) -> Iterator[Any]:
-    """A tensor without its elements."""
+def _tensor(x: Any, fake: Any) -> Iterator[Any]:
+    """A tensor without its elements; `fake` has symbols in place of extents that may differ from call to call."""
     if x.layout != torch.strided or x.device.type != "cpu" or x.is_quantized:
         raise Undescribed(f"a tensor of {x.layout} on {x.device}")
-    yield from (x.dtype, tuple(map(_number, x.shape)), tuple(map(_number, x.stride())), _number(x.storage_offset()),
-                x.requires_grad, x.is_leaf, x._is_view(), x.is_conj(), x.is_neg(), x.is_inference())
+    yield from (x.dtype, tuple(map(_extent, fake.shape)), tuple(map(_extent, fake.stride())),
+                _extent(fake.storage_offset()), x.requires_grad, x.is_leaf, x._is_view(), x.is_conj(), x.is_neg(),
+                x.is_inference())
 
 
 def _inputs(arguments: Sequence[fx.Node], given: Sequence[Any]) -> Iterator[Any]:
@@ -92,18 +92,46 @@ def _inputs(arguments: Sequence[fx.Node], given: Sequence[Any]) -> Iterator[Any]
     if len(arguments) != len(given):
         raise Undescribed("arguments that are not those of the graph")
     storages: dict[int, int] = {}
+    symbols = symbols_of(given)
     for node, x in zip(arguments, given):
         fake = node.meta.get("example_value")
+        if isinstance(x, torch.SymInt) and isinstance(fake, torch.SymInt):
+            yield _extent(x)
+            continue
         if not isinstance(x, torch.Tensor) or not isinstance(fake, torch.Tensor):
             raise Undescribed(f"an argument that is a {type(x).__name__}")
         if type(x) not in (torch.Tensor, torch.nn.Parameter, torch.nn.Buffer):
             raise Undescribed(f"an argument of class {type(x).__name__}")
-        tuple(map(_number, (*fake.shape, *fake.stride(), fake.storage_offset())))
+        extents = [n for n in (*fake.shape, *fake.stride(), fake.storage_offset()) if type(n) is not int]
+        plain = not extents
+        if not all(n.node.expr.free_symbols <= symbols.keys() for n in extents):
+            raise Undescribed("an extent that is no argument")
         storage = x.untyped_storage()
         same = storages.setdefault(storage._cdata, len(storages))
-        yield from _tensor(x)
-        yield from (isinstance(x, torch.nn.Parameter), same, _number(storage.nbytes()),
+        yield from _tensor(x, x if plain else fake)
+        yield from (isinstance(x, torch.nn.Parameter), same,
+                    _extent((storage if plain else fake.untyped_storage()).nbytes()),
                     node.meta.get("tensor_dict", {}).get("_dynamo_static_input_type"))
+
+
+def symbols_of(given: Sequence[Any]) -> dict[Any, int]:
+    """The symbols that a graph is called with, and what they are in the example."""
+    found = {}
+    for x in given:
+        if isinstance(x, torch.SymInt):
+            if not x.node.expr.is_symbol or x.node.hint is None:
+                raise Undescribed(f"a symbolic argument {x.node.expr}")
+            found[x.node.expr] = int(x.node.hint)
+    return found
+
+
+def _known(environment: Any) -> Iterator[Any]:
+    """What is known of symbols: AOT autograd decides by it without a further guard."""
+    if environment is None or environment.deferred_runtime_asserts:
+        raise Undescribed("assertions about elements")
+    yield sorted(f"{s} in {r.lower} {r.upper}" for s, r in environment.var_to_range.items())
+    yield sorted(f"{s} is {v}" for s, v in environment.replacements.items())
+    yield [str(guard.expr) for guard in environment.guards]
 
 
 def _name(node: fx.Node) -> str:
@@ -180,12 +208,15 @@ class _Writer:
             self.write(dict(node.kwargs))
 
 
-def key_of(module: fx.GraphModule, given: Sequence[Any], options: dict[str, Any]) -> str:
-    """Of a graph that Dynamo traced, called with tensors like these. Undescribed where it has what cannot be said."""
+def key_of(module: fx.GraphModule, given: Sequence[Any], options: dict[str, Any], environment: Any) -> str:
+    """Of a graph that Dynamo traced, called with tensors like these; `environment` is PyTorch's ShapeEnv. Undescribed
+    where it has what cannot be said."""
     writer = _Writer()
     writer.write(_here())
     writer.write(repr(sorted((k, repr(v)) for k, v in options.items() if k not in _ASIDE)))
     writer.write(list(_state()))
     writer.write(list(_inputs([n for n in module.graph.nodes if _is_argument(n)], given)))
+    if symbols_of(given):
+        writer.write(list(_known(environment)))
     writer.graph(module)
     return writer.digest.hexdigest()

@@ -10,6 +10,7 @@ from torch import fx
 
 from symplex.torch import _elements, _index, _reductions, _shapes, _windows  # noqa: F401  the table's rows
 from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._graph import is_symbolic, is_tensor
 from symplex.torch._table import Handler, Type, find, torch_type
 
 Resolve = Callable[[Any], Any]
@@ -29,10 +30,6 @@ def arguments_of(graph: fx.Graph) -> list[fx.Node]:
     return [n for n in graph.nodes if n.op not in ("call_function", "call_method", "call_module", "output")]
 
 
-def is_symbolic(value: Any) -> bool:
-    return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat))
-
-
 def is_view(node: fx.Node) -> bool:
     """Of its first operand, as the operator's own schema says."""
     if node.op != "call_function" or not isinstance(node.target, torch._ops.OpOverload):
@@ -41,15 +38,15 @@ def is_view(node: fx.Node) -> bool:
     if len(schema.returns) != 1 or not schema.arguments or not node.args or not isinstance(node.args[0], fx.Node):
         return False
     alias = schema.arguments[0].alias_info
-    return alias is not None and not alias.is_write and schema.returns[0].alias_info is not None and isinstance(
-        node.meta.get("val"), torch.Tensor)
+    return (alias is not None and not alias.is_write and schema.returns[0].alias_info is not None
+            and is_tensor(node.meta.get("val")))
 
 
 def resolved(value: Any, resolve: Resolve) -> Type | list[Type | None] | None:
     """The type of a result, or of several; None of what is no tensor."""
     if isinstance(value, (list, tuple)):
         return [resolved(v, resolve) for v in value]  # type: ignore[misc]
-    if not isinstance(value, torch.Tensor):
+    if not is_tensor(value):
         return None
     made = torch_type(value)
     return Type(made.dtype, tuple(resolve(n) for n in made.shape))
@@ -86,7 +83,7 @@ def lower_node(e: Emitter, node: fx.Node, resolve: Resolve, read: Callable[[fx.N
         if _wants(handler):
             keywords = {**keywords, "wanted": _wanted(node, len(node.meta["val"]))}
         for value in node.meta["val"] if isinstance(node.meta["val"], (list, tuple)) else [node.meta["val"]]:
-            if isinstance(value, torch.Tensor) and value.is_neg():
+            if is_tensor(value) and value.is_neg():
                 raise Unsupported("a view with its sign changed")
         made = handler(e, types, *args, **keywords)
         _checked(made, types)
@@ -195,7 +192,7 @@ class _Lowering:
     def result(self, x: Any) -> Result:
         if not isinstance(x, fx.Node):
             return Result("number", x, [])
-        if not isinstance(x.meta.get("val"), torch.Tensor) and x not in self.place:
+        if not is_tensor(x.meta.get("val")) and x not in self.place:
             return Result("number", self.number(x), [])
         views = []
         while is_view(x):

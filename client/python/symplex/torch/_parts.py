@@ -13,7 +13,8 @@ from torch.fx.passes.operator_support import OperatorSupportBase
 
 from symplex._errors import CompileError, InputError, LimitExceeded, Unimplemented
 from symplex.torch._emit import Undescribed, Unsupported
-from symplex.torch._lower import check, is_symbolic, is_view
+from symplex.torch._graph import is_symbolic
+from symplex.torch._lower import check, is_view
 from symplex.torch._run import Part
 
 _NAMES_MAX = 6
@@ -85,6 +86,10 @@ class Whole:
     def __init__(self, module: fx.GraphModule) -> None:
         self.module = module
         self.run: Callable[[list[Any]], Any] = lambda args: module.forward(*args)
+        self.calls = [child for child in module.children() if isinstance(child, _Call)]
+
+    def parts(self) -> list[Part]:
+        return [call.part for call in self.calls]
 
     def __getstate__(self) -> tuple[Any, ...]:
         """Its Python, and what that reads of the graph module."""
@@ -99,6 +104,7 @@ class Whole:
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         source, known, parts = state
         owner = types.SimpleNamespace(**parts)
+        self.calls = [part for part in parts.values() if isinstance(part, _Call)]
         exec(compile(source, "<symplex>", "exec"), known)
         forward = known["forward"]
         self.run = lambda args: forward(owner, *args)

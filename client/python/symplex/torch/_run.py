@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import functools
+import pickle
 import weakref
 from builtins import compile as compile_python
 from typing import Any, Callable, Sequence
@@ -13,11 +14,13 @@ from torch import fx
 from symplex._compile import compile_bytes
 from symplex._errors import CompileError, InputError, LayoutError, LimitExceeded, Unimplemented
 from symplex._module import Module, load
-from symplex.torch._emit import Undescribed, Unsupported
-from symplex.torch._lower import Program, arguments_of, is_symbolic, lower
+from symplex.torch._emit import Unsupported
+from symplex.torch._graph import expression, graph_of, is_symbolic, is_tensor, rows_of
+from symplex.torch._lower import Program, arguments_of, lower
 
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
+_KEPT_MAX = 8  # programs of one graph that other processes get, too
 
 _CPU = torch.device("cpu")
 # Twice as fast as torch.empty_strided, with the same arguments: made for code that Inductor writes.
@@ -98,8 +101,8 @@ class Part:
     has a program of its own, or that of an interval."""
 
     def __init__(self, graph_module: fx.GraphModule, options: dict[str, Any]) -> None:
-        self.graph, self.options = graph_module.graph, options
-        arguments = arguments_of(self.graph)
+        graph, self.options = graph_module.graph, options
+        arguments = arguments_of(graph)
         self.constants: list[tuple[int, torch.Tensor]] = []
         for i, node in enumerate(arguments):
             if node.op == "get_attr":
@@ -107,37 +110,58 @@ class Part:
                 node.meta.setdefault("val", tensor)
                 self.constants.append((i, tensor))
         self.symbols = _sources(arguments)
+        self.rows = pickle.dumps(rows_of(graph), protocol=5) if self.symbols else None
+        self._begin()
+        if not self.symbols:
+            self.entries[()] = self._own(lower(graph, lambda n: _number(expression(n), {})))
+            self.only = None if self.constants else self.entries[()].call
+
+    def _begin(self) -> None:
         self.entries: dict[tuple[int, ...], Entry] = {}
+        self.own: dict[tuple[int, ...], tuple[Program, Module | None]] = {}
         self.wide: list[tuple[tuple[int, ...], Program, Module | None]] = []
         self.intervals = True
         self.only: Callable[[Sequence[Any]], list[Any]] | None = None
-        if not self.symbols:
-            entry = self._add(())
-            self.only = None if self.constants else entry.call
+        self.changed: Callable[[], None] = lambda: None  # told of programs that others may want, too
 
     def __getstate__(self) -> tuple[Any, ...]:
         """What a process needs that has not seen the graph."""
-        if self.symbols:
-            raise Undescribed("a symbolic extent")
-        (entry,) = self.entries.values()
-        return entry.program._replace(text=None), entry.module, self.constants
+        own = {k: (program._replace(text=None), module) for k, (program, module) in self.own.items()}
+        wide = [(high, program._replace(text=None), module) for high, program, module in self.wide]
+        return self.rows, self.symbols, own, wide, self.intervals, self.constants
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
-        program, module, self.constants = state
-        self.symbols = []
-        entry = Entry(program, module)
-        self.entries = {(): entry}
-        self.only = None if self.constants else entry.call
+        self.options: dict[str, Any] = {}
+        self._begin()
+        self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants = state
+        self.entries = {key: Entry(program, module) for key, (program, module) in self.own.items()}
+        if not self.symbols:
+            self.only = None if self.constants else self.entries[()].call
+
+    def parts(self) -> list["Part"]:
+        return [self]
+
+    @functools.cached_property
+    def graph(self) -> fx.Graph:
+        """With symbols: whoever made the graph, it is read from the same bytes."""
+        assert self.rows is not None
+        return graph_of(pickle.loads(self.rows))
 
     def _add(self, key: tuple[int, ...]) -> Entry:
         known = {symbol: value for (symbol, _, _), value in zip(self.symbols, key)}
         own = len(self.entries) < _OWN_MAX or not self.intervals
-        entry = self._of_interval(key, known) if self.symbols and not own else None
+        entry = None if own else self._of_interval(key, known)
         if entry is None:
-            program = lower(self.graph, lambda n: _number(n.node.expr, known) if is_symbolic(n) else n)
-            entry = Entry(program, compiled(program.text, self.options))
+            entry = self._own(lower(self.graph, lambda n: _number(expression(n), known)), key)
         self.entries[key] = entry
         return entry
+
+    def _own(self, program: Program, key: tuple[int, ...] = ()) -> Entry:
+        module = compiled(program.text, self.options)
+        if len(self.own) < _KEPT_MAX:
+            self.own[key] = program, module
+            self.changed()
+        return Entry(program, module)
 
     def _of_interval(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
         """One module serves all extents from 2 to a power of two beyond those of its first call. It takes as long to
@@ -159,6 +183,8 @@ class Part:
             self.intervals = False
             return None
         self.wide.append((high, program, module))
+        if len(self.wide) < _KEPT_MAX:
+            self.changed()
         return Entry(program.at(lambda n: _number(n, known)), module)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
@@ -180,7 +206,7 @@ def _number(value: Any, known: dict[Any, int]) -> Any:
 def _symbolic(extent: Any) -> Any:
     if not is_symbolic(extent):
         return extent
-    value = extent.node.expr
+    value = expression(extent)
     return int(value) if value.is_Integer else value
 
 
@@ -195,11 +221,11 @@ def _sources(arguments: Sequence[fx.Node]) -> list[tuple[Any, int, int | None]]:
     found: dict[Any, tuple[int, int | None]] = {}
     for i, node in enumerate(arguments):
         value = node.meta.get("val")
-        if is_symbolic(value) and value.node.expr.is_symbol:
-            found[value.node.expr] = i, None
+        if is_symbolic(value) and expression(value).is_symbol:
+            found[expression(value)] = i, None
     for i, node in enumerate(arguments):
         value = node.meta.get("val")
-        for d, n in enumerate(value.shape if isinstance(value, torch.Tensor) else ()):
-            if is_symbolic(n) and n.node.expr.is_symbol:
-                found.setdefault(n.node.expr, (i, d))
+        for d, n in enumerate(value.shape if is_tensor(value) else ()):
+            if is_symbolic(n) and expression(n).is_symbol:
+                found.setdefault(expression(n), (i, d))
     return [(symbol, i, d) for symbol, (i, d) in found.items()]
