@@ -38,13 +38,15 @@ typedef struct {
 /* A command returns SX_OK, or a code with cx->error set; main prints the error and turns the code into the
  * exit status. */
 typedef sx_code (*sxc_command_function)(sxc_cli *cli);
+__extension__ typedef unsigned __int128
+    sxc_option_set; /* of 1 << sxc_option; there are more than 64 */
 typedef struct {
     const char *name, *arguments, *help;
     sxc_command_function run;
     /* How many arguments it takes. */
     uint32_t fewest, most;
-    /* The options that it knows, a set of 1 << sxc_option. */
-    uint64_t options;
+    /* The options that it knows. */
+    sxc_option_set options;
 } sxc_command;
 extern const sxc_command sxc_commands[];
 extern const uint32_t sxc_command_count;

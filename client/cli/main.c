@@ -7,13 +7,13 @@
 
 #include "client/cli/cli.h"
 
-#define O(name) ((uint64_t)1 << SXC_##name)
+#define O(name) ((sxc_option_set)1 << SXC_##name)
 #define O_COMMON (O(HELP) | O(JSON))
 /* One operation instead of a file (program.h). */
 #define O_PROGRAM                                                                      \
     (O(GEMM) | O(ATTENTION) | O(SOFTMAX) | O(NORM) | O(DTYPE) | O(BATCH) | O(LAYOUT) | \
      O(EPILOGUE) | O(PRINT_PROGRAM))
-_Static_assert(SXC_OPTION_COUNT <= 64, "the options of a command are bits of a uint64_t");
+_Static_assert(SXC_OPTION_COUNT <= 128, "the options of a command are bits of 128");
 
 const sxc_option_row sxc_options[SXC_OPTION_COUNT] = {
 #define SXC_OPTION(enumerator, name_, letter_, argument_, repeated_, help_) \

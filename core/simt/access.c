@@ -111,13 +111,42 @@ static sx_code locate_global(const request *r, sx_ptx_spot *place)
     return SX_OK;
 }
 
+/* ---- shared memory ---- */
+static sx_code locate_shared(const request *r, uint32_t rank, sx_ptx_spot *place)
+{
+    SX_TRY(check_span(r, "shared memory", SX_PTX_SHARED_FIRST, r->m->shared_bytes));
+    place->offset = sx_ptx_shared_base(r->m, rank) + r->address - SX_PTX_SHARED_FIRST;
+    place->bytes = r->m->shared + place->offset;
+    return SX_OK;
+}
+
+/* An address in the shared memory of the block's own, or one that mapa made. */
+static sx_code locate_cluster(request *r, sx_ptx_spot *place)
+{
+    place->space = SX_PTX_SPACE_SHARED;
+    if (r->address < SX_PTX_SHARED_OF_RANK) {
+        return locate_shared(r, r->w->block, place);
+    }
+    uint64_t rank = r->address / SX_PTX_SHARED_OF_RANK - 1;
+    if (rank >= r->m->block_count) {
+        return sx_ptx_stop(r->m, r->w, r->lane, r->insn, SX_MISMATCH,
+                           "address 0x%llx is in no block of the cluster, which has %u",
+                           (unsigned long long)r->address, r->m->block_count);
+    }
+    r->address %= SX_PTX_SHARED_OF_RANK;
+    SX_TRY(locate_shared(r, (uint32_t)rank, place));
+    return rank == r->w->block
+               ? SX_OK
+               : sx_ptx_cluster_access(r->m, r->w, r->lane, r->insn, (uint32_t)rank);
+}
+
 /* ---- all spaces ---- */
 static uint16_t space_of(uint16_t space, uint64_t *address)
 {
     static const struct {
         uint64_t window;
         uint16_t space;
-    } row[] = {{SX_PTX_WINDOW_SHARED, SX_PTX_SPACE_SHARED},
+    } row[] = {{SX_PTX_WINDOW_SHARED, SX_PTX_SPACE_SHARED_CLUSTER},
                {SX_PTX_WINDOW_LOCAL, SX_PTX_SPACE_LOCAL},
                {SX_PTX_WINDOW_CONST, SX_PTX_SPACE_CONST},
                {SX_PTX_WINDOW_PARAM, SX_PTX_SPACE_PARAM}};
@@ -139,11 +168,8 @@ locate(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn, ui
     request r = {m, w, lane, insn, address, size, access};
     switch (place->space) {
     case SX_PTX_SPACE_GLOBAL: return locate_global(&r, place);
-    case SX_PTX_SPACE_SHARED:
-        SX_TRY(check_span(&r, "shared memory", SX_PTX_SHARED_FIRST, m->shared_bytes));
-        place->offset = address - SX_PTX_SHARED_FIRST;
-        place->bytes = m->shared + place->offset;
-        return SX_OK;
+    case SX_PTX_SPACE_SHARED: return locate_shared(&r, w->block, place);
+    case SX_PTX_SPACE_SHARED_CLUSTER: return locate_cluster(&r, place);
     case SX_PTX_SPACE_LOCAL:
         SX_TRY(check_span(&r, "local memory", SX_PTX_LOCAL_FIRST, m->local_bytes));
         place->offset = (w->index * (uint64_t)SX_PTX_LANES + lane) * m->local_bytes + address -
@@ -213,7 +239,7 @@ static sx_code between_blocks(const request *r, const sx_ptx_area *area, uint64_
 static sx_code touch_global(const request *r, sx_ptx_area *area, uint64_t offset, bool strong,
                             bool constant)
 {
-    uint32_t me = r->m->block_number + 1;
+    uint32_t me = r->m->block[r->w->block].number + 1;
     bool atomic = strong || r->access == SX_PTX_IS_ATOMIC;
     for (uint64_t i = offset; i < offset + r->size; i++) {
         uint32_t writer = area->writer[i], reader = area->reader[i], updater = area->atomic[i];

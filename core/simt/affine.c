@@ -188,6 +188,8 @@ static void look_at(walk *w, sx_ptx_micro *u)
         w->fails = w->fails || (in & OF_BLOCK) != 0;
         put(w, u, in);
         return;
+    /* The rank in its cluster is no index: it is taken that clusters form the box, each with all of its blocks. */
+    case SX_PTX_RUN_MAPA:
     case SX_PTX_RUN_MBARRIER:
     case SX_PTX_RUN_ELECT:
         w->fails = w->fails || (in | at) != 0;
@@ -200,6 +202,7 @@ static void look_at(walk *w, sx_ptx_micro *u)
         w->fails = w->fails || in != 0;
         put(w, u, OF_DATA);
         return;
+    case SX_PTX_RUN_CLUSTER_BARRIER:
     case SX_PTX_RUN_WGMMA_GROUP:
     case SX_PTX_RUN_BULK_GROUP:
     case SX_PTX_RUN_SETMAXNREG:

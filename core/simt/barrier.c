@@ -3,14 +3,16 @@
 
 #include "core/simt/machine.h"
 
+/* `id` among the barriers of all blocks of the cluster. */
 static bool all_arrived(const sx_ptx_machine *m, uint32_t id)
 {
     const sx_ptx_barrier *b = &m->barrier[id];
     if (b->expected != 0) {
         return b->arrived == b->expected;
     }
-    for (uint32_t i = 0; i < m->warp_count; i++) {
-        const sx_ptx_warp *w = &m->warp[i];
+    const sx_ptx_warp *of_block = &m->warp[id / SX_PTX_BARRIERS * m->block_warps];
+    for (uint32_t i = 0; i < m->block_warps; i++) {
+        const sx_ptx_warp *w = &of_block[i];
         bool waits = w->waiting != 0 && w->waits_for == id;
         if (w->ended != SX_PTX_ALL && !waits) {
             return false;
@@ -73,12 +75,13 @@ sx_code sx_ptx_run_barrier(const sx_ptx_step *s)
         return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
                            "barrier %u is for %u threads, which are not whole warps", id, expected);
     }
+    id += s->w->block * SX_PTX_BARRIERS;
     sx_ptx_barrier *b = &m->barrier[id];
     if (b->busy && b->expected != expected) {
         return sx_ptx_stop(
             m, s->w, lane, s->insn, SX_MISMATCH,
-            "barrier %u is for %u threads, others arrived for %u (0: all of the block)", id,
-            expected, b->expected);
+            "barrier %u is for %u threads, others arrived for %u (0: all of the block)",
+            id % SX_PTX_BARRIERS, expected, b->expected);
     }
     b->busy = true;
     b->expected = expected;
@@ -101,54 +104,70 @@ sx_code sx_ptx_run_barrier(const sx_ptx_step *s)
 
 void sx_ptx_reopen(sx_ptx_machine *m)
 {
-    for (uint32_t id = 0; id < SX_PTX_BARRIERS; id++) {
+    for (uint32_t id = 0; id < SX_PTX_BARRIERS * m->block_count; id++) {
         if (m->barrier[id].busy && m->barrier[id].expected == 0 && all_arrived(m, id)) {
             open_barrier(m, id);
         }
     }
 }
 
-/* A lane that waits for a phase of an mbarrier that never ends. */
-static sx_code stalled_for_ever(sx_ptx_machine *m, const sx_ptx_warp *w)
+/* Lanes that wait for phases of mbarriers, not at the barrier of the cluster. */
+static uint32_t stalled_on_mbarrier(const sx_ptx_warp *w)
 {
-    uint32_t lane = (uint32_t)__builtin_ctz(w->stalled);
+    uint32_t lanes = 0;
+    for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
+        lanes |= (uint32_t)(w->stalled_on[i] != SX_PTX_ON_CLUSTER) << i;
+    }
+    return lanes & w->stalled;
+}
+
+/* A lane that waits for a phase of an mbarrier that never ends. */
+static sx_code stalled_for_ever(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane)
+{
     const sx_ptx_mbarrier *b = &m->mbarrier[w->stalled_on[lane]];
     bool parity = sx_ptx_insn_modifier(&m->kernel->insn[w->pc[lane]], SX_PTX_CLASS_PARITY, 0) != 0;
     return sx_ptx_stop(m, w, lane, w->pc[lane], SX_MISMATCH,
                        "deadlock: waits for %s %u of the mbarrier at byte %u of shared memory, "
                        "which is in phase %u: %u of %u arrivals and %lld bytes are missing",
-                       parity ? "parity" : "phase", w->stalled_value[lane], b->offset, b->phase,
-                       b->pending, b->count, (long long)b->tx);
+                       parity ? "parity" : "phase", w->stalled_value[lane],
+                       sx_ptx_byte_of(m, b->offset), b->phase, b->pending, b->count,
+                       (long long)b->tx);
 }
 
 sx_code sx_ptx_deadlock(sx_ptx_machine *m)
 {
     for (uint32_t i = 0; i < m->warp_count; i++) {
         const sx_ptx_warp *w = &m->warp[i];
-        if (w->stalled != 0) {
-            return stalled_for_ever(m, w);
+        uint32_t stalled = stalled_on_mbarrier(w);
+        if (stalled != 0) {
+            return stalled_for_ever(m, w, (uint32_t)__builtin_ctz(stalled));
         }
         if (w->parked != 0) {
             return sx_ptx_stop(m, w, 0, w->pc[0], SX_MISMATCH,
                                "deadlock: the other warps of the warpgroup never come here");
         }
     }
-    const sx_ptx_warp *first = NULL;
+    const sx_ptx_warp *first = NULL, *at_cluster = NULL;
     char others[512] = "";
     size_t len = 0;
     uint32_t told = 0;
     for (uint32_t i = 0; i < m->warp_count; i++) {
         const sx_ptx_warp *w = &m->warp[i];
         const uint32_t told_max = 8;
+        at_cluster = at_cluster == NULL && w->stalled != 0 ? w : at_cluster;
         if (w->waiting == 0) {
             continue;
         }
         first = first == NULL ? w : first;
         if (told++ < told_max) {
-            int n = snprintf(others + len, sizeof others - len, "%s warp %u at barrier %u",
-                             told > 1 ? "," : "", i, w->waits_for);
+            int n =
+                snprintf(others + len, sizeof others - len, "%s warp %u at barrier %u",
+                         told > 1 ? "," : "", i % m->block_warps, w->waits_for % SX_PTX_BARRIERS);
             len += n > 0 && (size_t)n < sizeof others - len ? (size_t)n : 0;
         }
+    }
+    if (first == NULL && at_cluster != NULL) {
+        return sx_ptx_cluster_deadlock(m, at_cluster);
     }
     SX_ASSERT(first != NULL);
     uint32_t lane = (uint32_t)__builtin_ctz(first->waiting);
@@ -159,5 +178,5 @@ sx_code sx_ptx_deadlock(sx_ptx_machine *m)
     }
     return sx_ptx_stop(m, first, lane, first->pc[lane], SX_MISMATCH,
                        "deadlock: barrier %u waits for %s threads, %u arrived; waiting%s",
-                       first->waits_for, count, b->arrived, others);
+                       first->waits_for % SX_PTX_BARRIERS, count, b->arrived, others);
 }

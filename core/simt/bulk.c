@@ -164,8 +164,9 @@ static sx_code find_shared(const sx_ptx_step *s, uint32_t lane, uint32_t nth, co
                            "copies %s shared memory at address 0x%llx, which %u does not divide",
                            store ? "from" : "to", (unsigned long long)address, align);
     }
-    SX_TRY(sx_ptx_locate_run(s->m, s->w, lane, s->insn, SX_PTX_SPACE_SHARED, address, from->bytes,
-                             store ? SX_PTX_IS_LOAD : SX_PTX_IS_STORE, &place));
+    SX_TRY(sx_ptx_locate_run(s->m, s->w, lane, s->insn,
+                             store ? SX_PTX_SPACE_SHARED : SX_PTX_SPACE_SHARED_CLUSTER, address,
+                             from->bytes, store ? SX_PTX_IS_LOAD : SX_PTX_IS_STORE, &place));
     *offset = (uint32_t)place.offset;
     return SX_OK;
 }
@@ -181,8 +182,9 @@ static uint64_t byte_of(const source *from, uint32_t offset, uint32_t i)
 static sx_code check_places(const sx_ptx_step *s, uint32_t lane, const source *from,
                             uint32_t offset)
 {
+    uint64_t end = offset - sx_ptx_byte_of(s->m, offset) + s->m->shared_bytes;
     for (uint32_t i = 0; i < from->bytes; i += BULK_ALIGN) {
-        if (byte_of(from, offset, i) + BULK_ALIGN > s->m->shared_bytes) {
+        if (byte_of(from, offset, i) + BULK_ALIGN > end) {
             return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
                                "the swizzle leads outside of shared memory");
         }
@@ -198,7 +200,13 @@ static sx_code land_load(sx_ptx_machine *m, sx_ptx_bulk *c)
     if (!b->valid) {
         return sx_ptx_stop(m, w, c->lane, c->insn, SX_MISMATCH,
                            "the mbarrier at byte %u is not valid any more when the copy arrives",
-                           b->offset);
+                           sx_ptx_byte_of(m, b->offset));
+    }
+    if (b->offset / m->shared_stride != w->block) {
+        b->far_epoch = b->phase + 1;
+        b->far_insn = c->insn;
+        b->far_warp = c->warp;
+        b->far_lane = c->lane;
     }
     sx_ptx_stamp stamp = sx_ptx_actor_stamp(m, b->actor, b->phase + 1, c->insn);
     for (uint32_t i = 0; i < c->bytes; i += 1U << m->cell_shift) {
@@ -241,13 +249,31 @@ static sx_code write_cell(const sx_ptx_step *s, uint32_t lane, uint64_t at,
     SX_TRY(sx_ptx_engine_writes(s->m, s->w, lane, s->insn, at));
     if (!sx_ptx_is_fenced(s->m, s->w, lane, &before)) {
         return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
-                           "the copy engine writes byte %llu of shared memory, which a thread "
+                           "the copy engine writes byte %u of shared memory, which a thread "
                            "wrote, and no fence.proxy.async lies between",
-                           (unsigned long long)at);
+                           sx_ptx_byte_of(s->m, at));
     }
     cell->write = *stamp;
     cell->known = true;
     return SX_OK;
+}
+
+/* The ranks of the blocks that a load goes to, as bits: those of its mask, or the one that has the destination. */
+static sx_code destinations(const sx_ptx_step *s, uint32_t lane, const source *from,
+                            uint32_t offset, uint32_t *ranks)
+{
+    sx_ptx_machine *m = s->m;
+    uint32_t all = (1U << m->block_count) - 1;
+    *ranks = 1U << offset / m->shared_stride;
+    if (sx_ptx_insn_modifier(&m->kernel->insn[s->insn], SX_PTX_CLASS_MULTICAST, 0) == 0) {
+        return SX_OK;
+    }
+    uint32_t index = from->map == NULL ? 1 : from->map->rank; // behind the bytes or coordinates
+    *ranks = (uint32_t)sx_ptx_operand_word(s, index)->lane[lane] & UINT16_MAX;
+    return *ranks != 0 && (*ranks & ~all) == 0
+               ? SX_OK
+               : sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
+                             "copies to the blocks 0x%x, the cluster has 0x%x", *ranks, all);
 }
 
 /* What of the box is outside of the tensor belongs to the path of the block. */
@@ -262,36 +288,33 @@ static void note_outside(sx_ptx_machine *m, const source *from)
     }
 }
 
-static sx_code begin_load(const sx_ptx_step *s, uint32_t lane)
+static sx_code make_box(sx_ptx_machine *m, uint32_t bytes)
+{
+    if (m->box_capacity < bytes) {
+        m->box_capacity = bytes;
+        m->box = SX_NEW_ARRAY(m->cx, uint8_t, bytes);
+    }
+    return m->box == NULL ? m->cx->error.code : SX_OK;
+}
+
+/* The load of one block: the box that was read goes to byte `offset` of the shared memory of the cluster. */
+static sx_code begin_load_of(const sx_ptx_step *s, uint32_t lane, const source *from,
+                             uint32_t offset, const sx_ptx_mbarrier *b)
 {
     sx_ptx_machine *m = s->m;
-    source from;
-    sx_ptx_mbarrier *b;
     sx_ptx_bulk *c;
-    uint32_t offset;
-    if (sx_ptx_insn_modifier(&m->kernel->insn[s->insn], SX_PTX_CLASS_MULTICAST, 0) != 0) {
-        return SX_FAIL(m->cx, SX_UNIMPLEMENTED,
-                       "kernel %s, instruction %u: copies to several blocks are not interpreted",
-                       m->kernel->name, s->insn);
-    }
-    SX_TRY(find_source(s, lane, false, &from));
-    if (m->follows) {
-        note_outside(m, &from);
-    }
-    SX_TRY(find_shared(s, lane, 0, &from, false, &offset));
-    SX_TRY(check_places(s, lane, &from, offset));
-    SX_TRY(sx_ptx_mbarrier_find(s, lane, 2, &b));
     if (b->fence.thread == 0 || !sx_ptx_comes_before(m, &b->fence, s->w, lane)) {
         return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
                            "the copy engine does not see the initialisation of the mbarrier at "
                            "byte %u: no fence.mbarrier_init or fence.proxy.async lies between",
-                           b->offset);
+                           sx_ptx_byte_of(m, b->offset));
     }
-    SX_TRY(make_bulk(m, from.bytes, &c));
-    SX_TRY(move_all(s, lane, &from, c->data, false));
+    SX_TRY(check_places(s, lane, from, offset));
+    SX_TRY(make_bulk(m, from->bytes, &c));
+    memcpy(c->data, m->box, from->bytes);
     sx_ptx_stamp stamp = sx_ptx_actor_stamp(m, b->actor, UNKNOWN_EPOCH, s->insn);
-    for (uint32_t i = 0; i < from.bytes; i += 1U << m->cell_shift) {
-        uint64_t at = byte_of(&from, offset, i);
+    for (uint32_t i = 0; i < from->bytes; i += 1U << m->cell_shift) {
+        uint64_t at = byte_of(from, offset, i);
         SX_TRY(write_cell(s, lane, at, &stamp));
         memset(m->shared + at, POISON, (size_t)1 << m->cell_shift);
     }
@@ -300,11 +323,46 @@ static sx_code begin_load(const sx_ptx_step *s, uint32_t lane)
     c->warp = s->w->index;
     c->lane = lane;
     c->shared = offset;
-    c->swizzle = from.map == NULL ? 0 : from.map->swizzle_bytes;
-    c->bytes = from.bytes;
+    c->swizzle = from->map == NULL ? 0 : from->map->swizzle_bytes;
+    c->bytes = from->bytes;
     c->barrier = (uint32_t)(b - m->mbarrier);
     m->bulk_busy++;
     return m->launch->lazy ? SX_OK : land_load(m, c);
+}
+
+/* To all its blocks: destination and mbarrier lie at the same places in each, and the copies arrive one by one. */
+static sx_code begin_load(const sx_ptx_step *s, uint32_t lane)
+{
+    sx_ptx_machine *m = s->m;
+    source from;
+    sx_ptx_mbarrier *b;
+    uint64_t barrier;
+    uint32_t offset, ranks;
+    char text[SX_PTX_SHARED_TEXT_MAX];
+    SX_TRY(find_source(s, lane, false, &from));
+    if (m->follows) {
+        note_outside(m, &from);
+    }
+    SX_TRY(find_shared(s, lane, 0, &from, false, &offset));
+    SX_TRY(destinations(s, lane, &from, offset, &ranks));
+    SX_TRY(sx_ptx_mbarrier_locate(s, lane, 2, &barrier));
+    if (barrier / m->shared_stride != offset / m->shared_stride) {
+        return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
+                           "the copy goes to %s, its mbarrier lies in another block",
+                           sx_ptx_shared_name(m, s->w, offset, text));
+    }
+    SX_TRY(make_box(m, from.bytes));
+    SX_TRY(move_all(s, lane, &from, m->box, false));
+    for (; ranks != 0; ranks &= ranks - 1) {
+        uint32_t rank = (uint32_t)__builtin_ctz(ranks);
+        uint64_t base = sx_ptx_shared_base(m, rank);
+        if (rank != s->w->block) {
+            SX_TRY(sx_ptx_cluster_access(m, s->w, lane, s->insn, rank));
+        }
+        SX_TRY(sx_ptx_mbarrier_at(s, lane, base + sx_ptx_byte_of(m, barrier), &b));
+        SX_TRY(begin_load_of(s, lane, &from, (uint32_t)base + sx_ptx_byte_of(m, offset), b));
+    }
+    return SX_OK;
 }
 
 sx_code sx_ptx_bulk_land_one(sx_ptx_machine *m, bool *landed)
@@ -341,9 +399,9 @@ static sx_code read_cell(const sx_ptx_step *s, uint32_t lane, uint64_t at,
     return sx_ptx_is_fenced(s->m, s->w, lane, &write)
                ? SX_OK
                : sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
-                             "the copy engine reads byte %llu of shared memory, which a thread "
+                             "the copy engine reads byte %u of shared memory, which a thread "
                              "wrote, and no fence.proxy.async lies between",
-                             (unsigned long long)at);
+                             sx_ptx_byte_of(s->m, at));
 }
 
 static sx_code begin_store(const sx_ptx_step *s, uint32_t lane)

@@ -112,6 +112,12 @@ bool sx_ptx_clock_holds(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t 
     return holds(m, w->clock[lane].seen, stamp);
 }
 
+bool sx_ptx_clock_includes(const sx_ptx_machine *m, const sx_ptx_clock *clock,
+                           const sx_ptx_stamp *stamp)
+{
+    return holds(m, clock->seen, stamp);
+}
+
 bool sx_ptx_is_fenced(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
                       const sx_ptx_stamp *stamp)
 {

@@ -7,7 +7,48 @@
 sx_ptx_dim sx_ptx_thread_of(const sx_ptx_machine *m, uint32_t number)
 {
     const sx_ptx_dim *size = &m->launch->block;
+    number %= m->block_warps * SX_PTX_LANES;
     return (sx_ptx_dim){number % size->x, number / size->x % size->y, number / size->x / size->y};
+}
+
+const char *sx_ptx_thread_name(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t number,
+                               char text[SX_PTX_THREAD_TEXT_MAX])
+{
+    uint32_t rank = number / SX_PTX_LANES / m->block_warps;
+    SX_ASSERT(rank < m->block_count);
+    const sx_ptx_dim t = sx_ptx_thread_of(m, number), *at = &m->block[rank].at;
+    if (w != NULL && w->block == rank) {
+        (void)snprintf(text, SX_PTX_THREAD_TEXT_MAX, "thread (%u,%u,%u)", t.x, t.y, t.z);
+    } else {
+        (void)snprintf(text, SX_PTX_THREAD_TEXT_MAX, "thread (%u,%u,%u) of block (%u,%u,%u)", t.x,
+                       t.y, t.z, at->x, at->y, at->z);
+    }
+    return text;
+}
+
+uint64_t sx_ptx_shared_base(const sx_ptx_machine *m, uint32_t rank)
+{
+    SX_ASSERT(rank < m->block_count);
+    return rank * m->shared_stride;
+}
+
+uint32_t sx_ptx_byte_of(const sx_ptx_machine *m, uint64_t offset)
+{
+    return (uint32_t)(offset % m->shared_stride);
+}
+
+const char *sx_ptx_shared_name(const sx_ptx_machine *m, const sx_ptx_warp *w, uint64_t offset,
+                               char text[SX_PTX_SHARED_TEXT_MAX])
+{
+    uint64_t rank = offset / m->shared_stride;
+    SX_ASSERT(rank < m->block_count);
+    const sx_ptx_dim *at = &m->block[rank].at;
+    if (rank == w->block) {
+        return "shared memory";
+    }
+    (void)snprintf(text, SX_PTX_SHARED_TEXT_MAX, "the shared memory of block (%u,%u,%u)", at->x,
+                   at->y, at->z);
+    return text;
 }
 
 const char *sx_ptx_insn_name(const sx_ptx_machine *m, uint32_t insn,
@@ -54,7 +95,7 @@ sx_code sx_ptx_stop(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint
     fault->found = code == SX_MISMATCH;
     fault->insn = insn;
     fault->line = insn < m->kernel->insn_count ? m->kernel->insn[insn].line : 0;
-    fault->block = m->block;
+    fault->block = m->block[w->block].at;
     fault->thread = sx_ptx_thread_of(m, w->index * SX_PTX_LANES + lane);
     return SX_FAIL(m->cx, code, "kernel %s, %s, block (%u,%u,%u), thread (%u,%u,%u): %s",
                    m->kernel->name, sx_ptx_insn_name(m, insn, name), fault->block.x, fault->block.y,

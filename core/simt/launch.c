@@ -1,9 +1,9 @@
-/* launch.c - a launch: block after block, the warps of each in an order that the seed chooses. */
+/* launch.c - a launch: cluster after cluster, the warps of each in an order that the seed chooses. */
 #include <string.h>
 
 #include "core/simt/machine.h"
 
-static void fill(sx_ptx_warp *w, sx_ptx_special special, uint32_t value)
+void sx_ptx_fill(sx_ptx_warp *w, sx_ptx_special special, uint32_t value)
 {
     for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
         w->file[special].lane[lane] = value;
@@ -18,7 +18,7 @@ static void fill_threads(const sx_ptx_machine *m, sx_ptx_warp *w)
         SX_PTX_SPECIAL_LANEID,      SX_PTX_SPECIAL_LANEMASK_EQ, SX_PTX_SPECIAL_LANEMASK_LT,
         SX_PTX_SPECIAL_LANEMASK_LE, SX_PTX_SPECIAL_LANEMASK_GT, SX_PTX_SPECIAL_LANEMASK_GE};
     for (uint32_t i = 0; i < SX_COUNT(own); i++) {
-        fill(w, own[i], 0);
+        sx_ptx_fill(w, own[i], 0);
     }
     for (uint32_t lane = 0; lane < SX_PTX_LANES; lane++) {
         sx_ptx_dim t = sx_ptx_thread_of(m, w->index * SX_PTX_LANES + lane);
@@ -35,38 +35,21 @@ static void fill_threads(const sx_ptx_machine *m, sx_ptx_warp *w)
     }
 }
 
-/* A cluster is one block. */
-static void fill_cluster(const sx_ptx_machine *m, sx_ptx_warp *w)
-{
-    const sx_ptx_dim *grid = &m->launch->grid;
-    fill(w, SX_PTX_SPECIAL_CLUSTERID_X, m->block.x);
-    fill(w, SX_PTX_SPECIAL_CLUSTERID_Y, m->block.y);
-    fill(w, SX_PTX_SPECIAL_CLUSTERID_Z, m->block.z);
-    fill(w, SX_PTX_SPECIAL_NCLUSTERID_X, grid->x);
-    fill(w, SX_PTX_SPECIAL_NCLUSTERID_Y, grid->y);
-    fill(w, SX_PTX_SPECIAL_NCLUSTERID_Z, grid->z);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_X, 0);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_Y, 0);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_CTAID_Z, 0);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTAID_X, 1);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTAID_Y, 1);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTAID_Z, 1);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_CTARANK, 0);
-    fill(w, SX_PTX_SPECIAL_CLUSTER_NCTARANK, 1);
-}
-
 static void begin_warp(const sx_ptx_machine *m, sx_ptx_warp *w)
 {
     sx_ptx_word *file = w->file;
     uint32_t *known = w->known, index = w->index;
-    uint32_t threads = m->thread_count - index * SX_PTX_LANES;
+    uint32_t before = index % m->block_warps * SX_PTX_LANES;
+    uint32_t threads = m->thread_count > before ? m->thread_count - before : 0;
     const sx_ptx_dim *block = &m->launch->block, *grid = &m->launch->grid;
+    const sx_ptx_dim *at = &m->block[w->block].at;
     memset(known, 0, m->file_count * sizeof *known);
     memset(file, 0, m->file_count * sizeof *file);
     const sx_ptx_warp old = *w;
     *w = (sx_ptx_warp){.file = file,
                        .known = known,
                        .index = index,
+                       .block = old.block,
                        .epoch = 1,
                        .changed = old.changed,
                        .lock = old.lock,
@@ -84,19 +67,19 @@ static void begin_warp(const sx_ptx_machine *m, sx_ptx_warp *w)
         w->group[lane] = 1;
     }
     fill_threads(m, w);
-    fill(w, SX_PTX_SPECIAL_NTID_X, block->x);
-    fill(w, SX_PTX_SPECIAL_NTID_Y, block->y);
-    fill(w, SX_PTX_SPECIAL_NTID_Z, block->z);
-    fill(w, SX_PTX_SPECIAL_CTAID_X, m->block.x);
-    fill(w, SX_PTX_SPECIAL_CTAID_Y, m->block.y);
-    fill(w, SX_PTX_SPECIAL_CTAID_Z, m->block.z);
-    fill(w, SX_PTX_SPECIAL_NCTAID_X, grid->x);
-    fill(w, SX_PTX_SPECIAL_NCTAID_Y, grid->y);
-    fill(w, SX_PTX_SPECIAL_NCTAID_Z, grid->z);
-    fill(w, SX_PTX_SPECIAL_WARPID, index);
-    fill(w, SX_PTX_SPECIAL_DYNAMIC_SMEM_SIZE, (uint32_t)m->launch->dynamic_shared_bytes);
-    fill(w, SX_PTX_SPECIAL_TOTAL_SMEM_SIZE, (uint32_t)m->shared_bytes);
-    fill_cluster(m, w);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_NTID_X, block->x);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_NTID_Y, block->y);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_NTID_Z, block->z);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_CTAID_X, at->x);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_CTAID_Y, at->y);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_CTAID_Z, at->z);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_NCTAID_X, grid->x);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_NCTAID_Y, grid->y);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_NCTAID_Z, grid->z);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_WARPID, index % m->block_warps);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_DYNAMIC_SMEM_SIZE, (uint32_t)m->launch->dynamic_shared_bytes);
+    sx_ptx_fill(w, SX_PTX_SPECIAL_TOTAL_SMEM_SIZE, (uint32_t)m->shared_bytes);
+    sx_ptx_cluster_fill(m, w);
 }
 
 /* The warp that goes on: any that can, from `next` on; NULL: none can. */
@@ -114,11 +97,12 @@ static sx_ptx_warp *choose_warp(sx_ptx_machine *m, uint32_t *next)
     return NULL;
 }
 
-static void begin_block(sx_ptx_machine *m)
+static void begin_cluster(sx_ptx_machine *m, sx_ptx_dim first)
 {
-    memset(m->cell, 0, ((m->shared_bytes >> m->cell_shift) + 1) * sizeof *m->cell);
-    memset(m->local_known, 0, m->local_bytes * m->thread_count);
-    for (uint32_t i = 0; i < SX_PTX_BARRIERS; i++) {
+    uint64_t shared_bytes = m->shared_stride * m->block_count;
+    memset(m->cell, 0, ((shared_bytes >> m->cell_shift) + 1) * sizeof *m->cell);
+    memset(m->local_known, 0, m->local_bytes * m->warp_count * SX_PTX_LANES);
+    for (uint32_t i = 0; i < SX_PTX_BARRIERS * m->block_count; i++) {
         m->barrier[i] = (sx_ptx_barrier){.clock = m->barrier[i].clock};
     }
     if (m->clocks != NULL) {
@@ -129,6 +113,7 @@ static void begin_block(sx_ptx_machine *m)
     }
     m->copy_count = m->actor_count = m->mbarrier_count = m->bulk_busy = m->product_count = 0;
     m->fruitless = 0;
+    sx_ptx_cluster_begin(m, first);
     for (uint32_t i = 0; i < m->warp_count; i++) {
         begin_warp(m, &m->warp[i]);
     }
@@ -143,7 +128,7 @@ static bool all_ended(const sx_ptx_machine *m)
     return ended;
 }
 
-static sx_code end_block(sx_ptx_machine *m)
+static sx_code end_cluster(sx_ptx_machine *m)
 {
     if (!all_ended(m)) {
         return sx_ptx_deadlock(m);
@@ -155,16 +140,16 @@ static sx_code end_block(sx_ptx_machine *m)
                                "the block ends while this copy is under way: nobody waited for it");
         }
     }
-    return SX_OK;
+    return sx_ptx_cluster_end(m);
 }
 
 /* Copies arrive when nothing else can happen, and with a seed now and then before. */
-static sx_code run_block(sx_ptx_machine *m)
+static sx_code run_cluster(sx_ptx_machine *m, sx_ptx_dim block)
 {
     const uint32_t steps_usual = 256, steps_seeded = 24, early = 32;
     uint32_t next = 0;
     bool going = true;
-    begin_block(m);
+    begin_cluster(m, block);
     while (going) {
         sx_ptx_warp *w = choose_warp(m, &next);
         bool arrives =
@@ -182,7 +167,7 @@ static sx_code run_block(sx_ptx_machine *m)
         SX_TRY(sx_spend(m->cx, steps));
         SX_TRY(sx_ptx_warp_go(m, w, steps));
     }
-    return end_block(m);
+    return end_cluster(m);
 }
 
 static uint64_t common_divisor(uint64_t a, uint64_t b)
@@ -195,8 +180,8 @@ static uint64_t common_divisor(uint64_t a, uint64_t b)
     return a;
 }
 
-/* The blocks of the grid that the launch runs. */
-static sx_code choose_blocks(sx_ptx_machine *m, uint64_t *begin, uint64_t *count)
+/* The clusters of the grid that the launch runs. */
+static sx_code choose_clusters(sx_ptx_machine *m, uint64_t *begin, uint64_t *count)
 {
     const sx_ptx_launch *l = m->launch;
     const sx_ptx_dim *g = &l->grid;
@@ -211,33 +196,38 @@ static sx_code choose_blocks(sx_ptx_machine *m, uint64_t *begin, uint64_t *count
                        (unsigned long long)l->first_block, (unsigned long long)l->block_count,
                        (unsigned long long)blocks);
     }
-    *begin = l->first_block;
-    *count = l->block_count > 0 ? l->block_count : blocks - l->first_block;
+    if (l->first_block % m->block_count != 0 || l->block_count % m->block_count != 0) {
+        return SX_FAIL(m->cx, SX_INPUT, "blocks %llu and %llu more are no whole clusters of %u",
+                       (unsigned long long)l->first_block, (unsigned long long)l->block_count,
+                       m->block_count);
+    }
+    *begin = l->first_block / m->block_count;
+    *count = (l->block_count > 0 ? l->block_count : blocks - l->first_block) / m->block_count;
     return SX_OK;
 }
 
-/* Blocks in the order first + i * stride modulo their number: every one once. */
-static sx_code run_blocks(sx_ptx_machine *m)
+/* Clusters in the order first + i * stride modulo their number: every one once. */
+static sx_code run_clusters(sx_ptx_machine *m)
 {
-    const sx_ptx_dim *g = &m->launch->grid;
-    uint64_t begin = 0, blocks = 0, first = 0, stride = 1;
-    SX_TRY(choose_blocks(m, &begin, &blocks));
-    SX_ASSERT(blocks > 0);
+    const sx_ptx_dim *c = &m->cluster;
+    uint64_t x = m->launch->grid.x / c->x, y = m->launch->grid.y / c->y;
+    uint64_t begin = 0, clusters = 0, first = 0, stride = 1;
+    SX_TRY(choose_clusters(m, &begin, &clusters));
+    SX_ASSERT(clusters > 0);
     if (m->launch->seed != 0) {
-        first = sx_rng_below(&m->rng, blocks);
-        stride = 1 + sx_rng_below(&m->rng, blocks);
-        while (common_divisor(stride, blocks) != 1) {
+        first = sx_rng_below(&m->rng, clusters);
+        stride = 1 + sx_rng_below(&m->rng, clusters);
+        while (common_divisor(stride, clusters) != 1) {
             stride++;
         }
     }
-    for (uint64_t i = 0; i < blocks; i++) {
-        uint64_t n = begin + (first + i * (stride % blocks)) % blocks;
-        m->block_number = (uint32_t)n;
-        m->block = (sx_ptx_dim){(uint32_t)(n % g->x), (uint32_t)(n / g->x % g->y),
-                                (uint32_t)(n / g->x / g->y)};
-        SX_TRY(run_block(m));
+    for (uint64_t i = 0; i < clusters; i++) {
+        uint64_t n = begin + (first + i * (stride % clusters)) % clusters;
+        SX_TRY(run_cluster(m, (sx_ptx_dim){(uint32_t)(n % x) * c->x, (uint32_t)(n / x % y) * c->y,
+                                           (uint32_t)(n / x / y) * c->z}));
         if (m->cx->progress != NULL) {
-            m->cx->progress(m->cx->progress_self, "interpret", i + 1, blocks);
+            m->cx->progress(m->cx->progress_self, "interpret", (i + 1) * m->block_count,
+                            clusters * m->block_count);
         }
     }
     return SX_OK;
@@ -265,10 +255,11 @@ sx_code sx_ptx_run(sx_ctx *cx, const sx_ptx_launch *launch, sx_ptx_outcome *outc
     if (m->kernel == NULL) {
         return SX_FAIL(cx, SX_ABSENT, "the module has no kernel %s", launch->kernel);
     }
+    SX_TRY(sx_ptx_choose_cluster(m));
     SX_TRY(sx_ptx_prepare(m));
     if (launch->follow && launch->seed == 0) {
         SX_TRY(sx_ptx_follow(m, &outcome->affine));
     }
     SX_TRY(sx_ptx_lay(m));
-    return run_blocks(m);
+    return run_clusters(m);
 }

@@ -5,6 +5,8 @@
 
 #define SHARED_BYTES_USUAL (UINT64_C(163) << 10)
 #define THREADS_USUAL 1024
+#define TARGET_WITH_CLUSTERS 90
+#define WARPGROUP 4
 #define GRID_X_MAX INT32_MAX
 #define GRID_YZ_MAX UINT16_MAX
 
@@ -43,8 +45,48 @@ static sx_code check_block(sx_ptx_machine *m)
         return SX_FAIL(m->cx, SX_INPUT, "block %u,%u,%u: kernel %s is for at most %llu threads",
                        b->x, b->y, b->z, k->name, (unsigned long long)most_threads);
     }
-    if (k->explicit_cluster || (uint64_t)k->cluster.x * k->cluster.y * k->cluster.z > 1) {
-        return SX_FAIL(m->cx, SX_UNIMPLEMENTED, "kernel %s: clusters are not interpreted", k->name);
+    return SX_OK;
+}
+
+sx_code sx_ptx_choose_cluster(sx_ptx_machine *m)
+{
+    const sx_ptx_kernel *k = m->kernel;
+    const sx_ptx_dim *l = &m->launch->cluster, *g = &m->launch->grid, *b = &m->launch->block;
+    const sx_ptx_block *r = &k->cluster;
+    bool given = l->x != 0 || l->y != 0 || l->z != 0;
+    sx_ptx_dim c = given ? *l : (sx_ptx_dim){r->x, r->y, r->z};
+    if (given && r->x != 0 && (r->x != c.x || r->y != c.y || r->z != c.z)) {
+        return SX_FAIL(m->cx, SX_INPUT, "clusters of %u,%u,%u blocks: kernel %s requires %u,%u,%u",
+                       c.x, c.y, c.z, k->name, r->x, r->y, r->z);
+    }
+    if (!given && r->x == 0 && k->explicit_cluster) {
+        return SX_FAIL(m->cx, SX_INPUT, "kernel %s: the launch must say the blocks of a cluster",
+                       k->name);
+    }
+    if (!given && r->x == 0) {
+        c = (sx_ptx_dim){1, 1, 1};
+    }
+    if (c.x == 0 || c.y == 0 || c.z == 0 || g->x % c.x != 0 || g->y % c.y != 0 || g->z % c.z != 0) {
+        return SX_FAIL(m->cx, SX_INPUT, "grid %u,%u,%u: no multiple of clusters of %u,%u,%u blocks",
+                       g->x, g->y, g->z, c.x, c.y, c.z);
+    }
+    if (c.x > SX_PTX_CLUSTER_BLOCKS_MAX || c.y > SX_PTX_CLUSTER_BLOCKS_MAX ||
+        c.z > SX_PTX_CLUSTER_BLOCKS_MAX || volume(c) > SX_PTX_CLUSTER_BLOCKS_MAX) {
+        return SX_FAIL(m->cx, SX_LIMIT, "clusters of %u,%u,%u blocks: more than %d", c.x, c.y, c.z,
+                       SX_PTX_CLUSTER_BLOCKS_MAX);
+    }
+    m->cluster = c;
+    m->block_count = (uint32_t)volume(c);
+    if (m->block_count > 1 && m->launch->module->target < TARGET_WITH_CLUSTERS) {
+        return SX_FAIL(m->cx, SX_INPUT, "kernel %s: a target below sm_90 has no clusters", k->name);
+    }
+    if (m->block_count > 1 &&
+        m->block_count * volume(*b) > (uint64_t)SX_PTX_CLUSTER_WARPS_MAX * SX_PTX_LANES) {
+        return SX_FAIL(m->cx, SX_LIMIT,
+                       "clusters of %u blocks of %llu threads: more than %d threads together are "
+                       "not interpreted",
+                       m->block_count, (unsigned long long)volume(*b),
+                       SX_PTX_CLUSTER_WARPS_MAX * SX_PTX_LANES);
     }
     return SX_OK;
 }
@@ -171,7 +213,7 @@ static sx_code lay_clocks(sx_ptx_machine *m)
 {
     uint32_t lanes = m->warp_count * SX_PTX_LANES;
     m->clock_words = m->warp_count + lanes + SX_PTX_ACTORS_MAX;
-    size_t words = (size_t)2 * (lanes + SX_PTX_BARRIERS) * m->clock_words;
+    size_t words = (size_t)2 * (lanes + SX_PTX_BARRIERS * m->block_count) * m->clock_words;
     m->clocks = SX_NEW_ARRAY(m->cx, uint32_t, words);
     if (m->clocks == NULL) {
         return m->cx->error.code;
@@ -180,21 +222,47 @@ static sx_code lay_clocks(sx_ptx_machine *m)
     for (uint32_t i = 0; i < lanes; i++) {
         m->warp[i / SX_PTX_LANES].clock[i % SX_PTX_LANES] = clock_at(m, i);
     }
-    for (uint32_t i = 0; i < SX_PTX_BARRIERS; i++) {
+    for (uint32_t i = 0; i < SX_PTX_BARRIERS * m->block_count; i++) {
         m->barrier[i].clock = clock_at(m, lanes + i);
     }
+    SX_TRY(sx_ptx_clock_make(m, &m->together.next));
+    SX_TRY(sx_ptx_clock_make(m, &m->together.done));
+    for (uint32_t i = 0; i < m->block_count; i++) {
+        SX_TRY(sx_ptx_clock_make(m, &m->block[i].ended));
+    }
     return SX_OK;
+}
+
+static sx_code lay_cluster(sx_ptx_machine *m)
+{
+    size_t threads = (size_t)m->warp_count * SX_PTX_LANES;
+    m->block = SX_NEW_ARRAY(m->cx, sx_ptx_block_place, m->block_count);
+    m->barrier = SX_NEW_ARRAY(m->cx, sx_ptx_barrier, SX_PTX_BARRIERS * m->block_count);
+    if (m->block_count > 1) {
+        m->far = SX_NEW_ARRAY(m->cx, sx_ptx_stamp, threads * m->block_count);
+    }
+    return m->block == NULL || m->barrier == NULL || (m->block_count > 1 && m->far == NULL)
+               ? m->cx->error.code
+               : SX_OK;
 }
 
 static sx_code lay_warps(sx_ptx_machine *m)
 {
     m->thread_count = (uint32_t)volume(m->launch->block);
-    m->warp_count = (m->thread_count + SX_PTX_LANES - 1) / SX_PTX_LANES;
+    m->block_warps = (m->thread_count + SX_PTX_LANES - 1) / SX_PTX_LANES;
+    if (m->block_count > 1) {
+        m->block_warps = (m->block_warps + WARPGROUP - 1) / WARPGROUP * WARPGROUP;
+    }
+    m->shared_stride =
+        m->shared_bytes / SX_PTX_SHARED_ALIGN * SX_PTX_SHARED_ALIGN + SX_PTX_SHARED_ALIGN;
+    m->warp_count = m->block_warps * m->block_count;
+    uint64_t shared_bytes = m->shared_stride * m->block_count;
+    uint64_t local_bytes = m->local_bytes * m->warp_count * SX_PTX_LANES;
     m->warp = SX_NEW_ARRAY(m->cx, sx_ptx_warp, m->warp_count);
-    m->shared = SX_NEW_ARRAY(m->cx, uint8_t, m->shared_bytes + 1);
-    m->cell = SX_NEW_ARRAY(m->cx, sx_ptx_cell, (m->shared_bytes >> m->cell_shift) + 1);
-    m->local = SX_NEW_ARRAY(m->cx, uint8_t, m->local_bytes * m->thread_count + 1);
-    m->local_known = SX_NEW_ARRAY(m->cx, uint8_t, m->local_bytes * m->thread_count + 1);
+    m->shared = SX_NEW_ARRAY(m->cx, uint8_t, shared_bytes + 1);
+    m->cell = SX_NEW_ARRAY(m->cx, sx_ptx_cell, (shared_bytes >> m->cell_shift) + 1);
+    m->local = SX_NEW_ARRAY(m->cx, uint8_t, local_bytes + 1);
+    m->local_known = SX_NEW_ARRAY(m->cx, uint8_t, local_bytes + 1);
     if (m->warp == NULL || m->shared == NULL || m->cell == NULL || m->local == NULL ||
         m->local_known == NULL) {
         return m->cx->error.code;
@@ -206,6 +274,7 @@ static sx_code lay_warps(sx_ptx_machine *m)
             return m->cx->error.code;
         }
         m->warp[i].index = i;
+        m->warp[i].block = i / m->block_warps;
         if (m->multiplies) {
             m->warp[i].changed = SX_NEW_ARRAY(m->cx, uint8_t, m->file_count);
             m->warp[i].lock = SX_NEW_ARRAY(m->cx, uint16_t, m->file_count);
@@ -216,6 +285,7 @@ static sx_code lay_warps(sx_ptx_machine *m)
             }
         }
     }
+    SX_TRY(lay_cluster(m));
     return m->tracks ? lay_clocks(m) : SX_OK;
 }
 

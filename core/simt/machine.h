@@ -5,7 +5,9 @@
 #include "core/simt/alu.h"
 #include "core/simt/run.h"
 
-#define SX_PTX_WARPS_MAX 32
+#define SX_PTX_WARPS_MAX 32          /* of a block */
+#define SX_PTX_CLUSTER_WARPS_MAX 128 /* of the blocks of a cluster together */
+#define SX_PTX_CLUSTER_BLOCKS_MAX 16
 #define SX_PTX_ALL UINT32_MAX /* all lanes */
 #define SX_PTX_WORDS_MAX 144  /* registers that an instruction names: a wgmma has 128 results */
 
@@ -69,16 +71,20 @@ typedef struct {
 
 #define SX_PTX_MBARRIERS_MAX 128
 typedef struct {
-    uint32_t offset; /* in shared memory */
+    uint32_t offset; /* in the shared memory of the cluster */
     uint32_t count, pending, phase;
     /* Bytes that are expected and have not come; below 0: that came before they were expected. */
     int64_t tx;
     bool valid;
     uint32_t actor; /* of the copies that complete on it */
     sx_ptx_clock next,
-        done;          /* what came before the arrivals of this phase, and of those that are over */
-    sx_ptx_stamp init; /* who initialised it */
+        done; /* what came before the arrivals of this phase, and of those that are over */
+    /* The same of arrivals from other blocks of the cluster, for waits with its scope alone. */
+    sx_ptx_clock far_next, far_done;
+    sx_ptx_stamp init;  /* who initialised it */
     sx_ptx_stamp fence; /* a fence behind that; thread 0: none */
+    /* The last phase that bytes from another block came for, and the copy; 0: none. */
+    uint32_t far_epoch, far_insn, far_warp, far_lane;
 } sx_ptx_mbarrier;
 
 /* A copy of the engine that is under way. */
@@ -138,8 +144,12 @@ typedef struct {
     /* Sets of lanes, disjoint. `meeting` wait for lanes of the warp, `waiting` at a barrier of the block, `stalled`
      * for a phase of an mbarrier, `parked` for the other warps of their warpgroup. */
     uint32_t running, meeting, waiting, stalled, parked, ended;
-    uint32_t waits_for; /* the barrier of `waiting` */
-    uint32_t index;
+    uint32_t waits_for; /* the barrier of `waiting`, among those of the cluster */
+    uint32_t index;     /* in the cluster */
+    uint32_t block;     /* its rank there */
+    /* Lanes that arrived at the barrier of the cluster: it is not open yet; it is, and they have not waited. */
+    uint32_t arrived, passed;
+    uint16_t met[SX_PTX_LANES]; /* bit r: has seen that block r runs */
     uint32_t woken; /* of `running`: those whose phase is over, and that do not know yet */
     uint32_t stalled_on[SX_PTX_LANES];    /* the mbarrier */
     uint32_t stalled_value[SX_PTX_LANES]; /* parity or phase */
@@ -153,7 +163,7 @@ typedef struct {
     uint32_t registers;                    /* what setmaxnreg said last; 0: nothing */
     uint32_t product_group, product_actor; /* the group that is not committed; 1 + the actor */
     /* Order of accesses: epochs of this warp and its lanes, and the last ones of others that came before. */
-    uint32_t epoch, seen[SX_PTX_WARPS_MAX];
+    uint32_t epoch, seen[SX_PTX_CLUSTER_WARPS_MAX];
     uint32_t lane_epoch[SX_PTX_LANES], lane_seen[SX_PTX_LANES][SX_PTX_LANES];
     uint32_t group[SX_PTX_LANES]; /* of copies that is open */
 } sx_ptx_warp;
@@ -164,9 +174,22 @@ typedef struct {
     uint32_t arrived;
     bool busy;
     uint32_t arrived_warps;
-    uint32_t seen[SX_PTX_WARPS_MAX]; /* the latest of those that arrived */
-    sx_ptx_clock clock;              /* likewise, where the machine tracks */
+    uint32_t seen[SX_PTX_CLUSTER_WARPS_MAX]; /* the latest of those that arrived */
+    sx_ptx_clock clock;                      /* likewise, where the machine tracks */
 } sx_ptx_barrier;
+
+/* The barrier of the threads of a cluster. */
+#define SX_PTX_ON_CLUSTER UINT32_MAX /* `stalled_on` of who waits at it */
+typedef struct {
+    sx_ptx_clock next, done; /* as those of an mbarrier */
+} sx_ptx_cluster_barrier;
+
+/* A block of the cluster that is executed. */
+typedef struct {
+    sx_ptx_dim at; /* in the grid */
+    uint32_t number;
+    sx_ptx_clock ended; /* what its threads that have ended had seen */
+} sx_ptx_block_place;
 
 typedef struct {
     sx_ctx *cx;
@@ -193,19 +216,26 @@ typedef struct {
     uint64_t *parameter_offset;
     uint8_t *constants; /* bytes of .const */
     uint64_t constants_bytes;
-    uint8_t *shared;
+    uint8_t *shared; /* of the blocks of the cluster, shared_stride apart */
     /* Of shared memory, one for 2^cell_shift bytes, which every access of the kernel takes wholly or not at all. */
     sx_ptx_cell *cell;
     uint32_t cell_shift;
-    uint64_t shared_bytes;
+    uint64_t shared_bytes; /* of one block */
+    uint64_t shared_stride;
     uint8_t *local, *local_known; /* by thread */
     uint64_t local_bytes;         /* of one */
 
+    /* Warps of all blocks of the cluster, block after block, block_warps of each. In a cluster that is whole
+     * warpgroups: behind the threads of a block warps may follow that have none. */
     sx_ptx_warp *warp;
-    uint32_t warp_count, thread_count;
-    sx_ptx_dim block;
-    uint32_t block_number;
-    sx_ptx_barrier barrier[SX_PTX_BARRIERS];
+    uint32_t warp_count, block_warps, thread_count; /* threads of a block */
+    sx_ptx_dim cluster;
+    uint32_t block_count; /* of a cluster */
+    sx_ptx_block_place *block;
+    sx_ptx_barrier *barrier; /* SX_PTX_BARRIERS of each block */
+    sx_ptx_cluster_barrier together;
+    /* By thread and block: its last access of the shared memory of that other block. */
+    sx_ptx_stamp *far;
     sx_ptx_copy *copy;
     uint32_t copy_count, copy_capacity;
 
@@ -225,6 +255,8 @@ typedef struct {
     uint32_t fruitless; /* tests of mbarriers that failed since something happened */
     sx_ptx_bulk *bulk;
     uint32_t bulk_count, bulk_capacity, bulk_busy;
+    uint8_t *box; /* what a load has read */
+    uint32_t box_capacity;
     sx_ptx_product *product;
     uint32_t product_count, product_capacity;
     sx_ptx_lines *lines;
@@ -241,6 +273,9 @@ typedef struct {
 
 /* Where addresses of spaces begin. Those of shared and local memory are seen at a window by generic ones. */
 #define SX_PTX_SHARED_FIRST 1024
+/* Addresses of .shared::cluster: (rank + 1) times this, and the address in that block. */
+#define SX_PTX_SHARED_OF_RANK (UINT64_C(1) << 24)
+#define SX_PTX_SHARED_ALIGN 1024 /* of each block's; swizzles act on the bits below */
 #define SX_PTX_LOCAL_FIRST 64
 #define SX_PTX_CONST_FIRST 256
 #define SX_PTX_WINDOW_SHARED UINT64_C(0x7f0000000000)
@@ -250,6 +285,10 @@ typedef struct {
 #define SX_PTX_WINDOW_BYTES UINT64_C(0x10000000000)
 #define SX_PTX_GLOBAL_FIRST UINT64_C(0x10000000000)
 #define SX_PTX_GLOBAL_GAP ((uint64_t)1 << 20)
+
+/* ---- lay.c ---- */
+/* The cluster of the launch. */
+sx_code sx_ptx_choose_cluster(sx_ptx_machine *m);
 
 /* ---- prepare.c ---- */
 /* Instructions become micro-operations, variables get addresses. */
@@ -274,14 +313,28 @@ sx_code sx_ptx_stop(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint
 #define SX_PTX_INSN_TEXT_MAX 200
 const char *sx_ptx_insn_name(const sx_ptx_machine *m, uint32_t insn,
                              char text[SX_PTX_INSN_TEXT_MAX]);
+/* The place in its block of a thread of the cluster. */
 sx_ptx_dim sx_ptx_thread_of(const sx_ptx_machine *m, uint32_t number);
+/* "thread (3,0,0)", or "thread (3,0,0) of block (1,0,0)" where that is another one than the warp's; NULL: always. */
+#define SX_PTX_THREAD_TEXT_MAX 96
+const char *sx_ptx_thread_name(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t number,
+                               char text[SX_PTX_THREAD_TEXT_MAX]);
+/* "shared memory", or "the shared memory of block (1,0,0)" where the byte lies in another block than the warp. */
+#define SX_PTX_SHARED_TEXT_MAX 80
+const char *sx_ptx_shared_name(const sx_ptx_machine *m, const sx_ptx_warp *w, uint64_t offset,
+                               char text[SX_PTX_SHARED_TEXT_MAX]);
+/* An offset in the shared memory of the cluster as one in that of its block. */
+uint32_t sx_ptx_byte_of(const sx_ptx_machine *m, uint64_t offset);
+/* The first byte of the shared memory of the block with this rank. */
+uint64_t sx_ptx_shared_base(const sx_ptx_machine *m, uint32_t rank);
 
 /* ---- access.c ---- */
 typedef enum { SX_PTX_IS_LOAD, SX_PTX_IS_STORE, SX_PTX_IS_ATOMIC } sx_ptx_access;
 typedef struct {
-    uint16_t space;  /* never generic */
-    uint8_t *bytes;  /* where it lies */
-    uint64_t offset; /* in shared memory, local memory of the thread, or the area */
+    uint16_t space; /* never generic */
+    uint8_t *bytes; /* where it lies */
+    /* In the shared memory of the cluster, local memory of the thread, or the area. */
+    uint64_t offset;
     sx_ptx_area *area;
 } sx_ptx_spot;
 /* Where an address points to; faults if not wholly within, or misaligned. */
@@ -338,6 +391,8 @@ void sx_ptx_fence_proxy(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lane);
 void sx_ptx_clock_order_lanes(const sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lanes);
 bool sx_ptx_clock_holds(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
                         const sx_ptx_stamp *stamp);
+bool sx_ptx_clock_includes(const sx_ptx_machine *m, const sx_ptx_clock *clock,
+                           const sx_ptx_stamp *stamp);
 /* May an engine that the lane starts see this access of a thread? */
 bool sx_ptx_is_fenced(const sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane,
                       const sx_ptx_stamp *stamp);
@@ -363,9 +418,13 @@ sx_code sx_ptx_run_bulk(const sx_ptx_step *s);        /* BULK BULK_GROUP PREFETC
 sx_code sx_ptx_run_wgmma_group(const sx_ptx_step *s); /* WGMMA_GROUP */
 /* The warp waits for the others of its warpgroup; the last of them begins the product. */
 sx_code sx_ptx_run_wgmma(const sx_ptx_step *s);
-/* The mbarrier at the nth address of the instruction, whose initialisation the lane has seen. */
+/* The mbarrier at this byte of the shared memory of the cluster, whose initialisation the lane has seen. */
+sx_code sx_ptx_mbarrier_at(const sx_ptx_step *s, uint32_t lane, uint64_t offset,
+                           sx_ptx_mbarrier **found);
+/* That at the nth address of the instruction; and the byte alone. */
 sx_code sx_ptx_mbarrier_find(const sx_ptx_step *s, uint32_t lane, uint32_t nth,
                              sx_ptx_mbarrier **found);
+sx_code sx_ptx_mbarrier_locate(const sx_ptx_step *s, uint32_t lane, uint32_t nth, uint64_t *offset);
 /* More bytes are expected, or, below 0, have come. */
 sx_code sx_ptx_mbarrier_bytes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
                               sx_ptx_mbarrier *b, int64_t bytes);
@@ -387,6 +446,23 @@ sx_code sx_ptx_run_barrier(const sx_ptx_step *s);
 /* Threads have ended: opens the barriers that waited for them. */
 void sx_ptx_reopen(sx_ptx_machine *m);
 sx_code sx_ptx_deadlock(sx_ptx_machine *m);
+
+/* ---- cluster.c ---- */
+/* A cluster begins whose first block is here. */
+void sx_ptx_cluster_begin(sx_ptx_machine *m, sx_ptx_dim first);
+/* The registers that tell a warp where its block is in cluster and grid. */
+void sx_ptx_fill(sx_ptx_warp *w, sx_ptx_special special, uint32_t value);
+void sx_ptx_cluster_fill(const sx_ptx_machine *m, sx_ptx_warp *w);
+/* The lane accesses the shared memory of block `rank`, another one than its own: has that begun? Notes it. */
+sx_code sx_ptx_cluster_access(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                              uint32_t rank);
+sx_code sx_ptx_run_cluster(const sx_ptx_step *s); /* MAPA CLUSTER_BARRIER */
+/* Lanes end: their block is gone once all have; who waits for them at the barrier of the cluster goes on. */
+void sx_ptx_cluster_leave(sx_ptx_machine *m, sx_ptx_warp *w, uint32_t lanes);
+/* A lane waits at the barrier of the cluster for ever. */
+sx_code sx_ptx_cluster_deadlock(sx_ptx_machine *m, const sx_ptx_warp *w);
+/* All blocks have ended: did each still have its shared memory when others accessed it? */
+sx_code sx_ptx_cluster_end(sx_ptx_machine *m);
 
 /* ---- warp.c ---- */
 /* Executes up to `steps` instructions of the warp, until it waits. */

@@ -20,38 +20,50 @@ static sx_ptx_mbarrier *at_offset(sx_ptx_machine *m, uint64_t offset)
     return NULL;
 }
 
-static sx_code locate(const sx_ptx_step *s, uint32_t lane, uint32_t nth, uint64_t *offset)
+sx_code sx_ptx_mbarrier_locate(const sx_ptx_step *s, uint32_t lane, uint32_t nth, uint64_t *offset)
 {
     sx_ptx_spot place;
     SX_TRY(sx_ptx_locate(s->m, s->w, lane, s->insn, s->u->space, sx_ptx_address(s, nth, lane), 8,
                          SX_PTX_IS_STORE, &place));
     *offset = place.offset;
-    return place.space == SX_PTX_SPACE_SHARED
+    if (place.space != SX_PTX_SPACE_SHARED) {
+        return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
+                           "the mbarrier does not lie in shared memory");
+    }
+    bool far = place.offset / s->m->shared_stride != s->w->block;
+    return !far || s->u->space == SX_PTX_SPACE_SHARED_CLUSTER
                ? SX_OK
                : sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
-                             "the mbarrier does not lie in shared memory");
+                             "the mbarrier lies in the shared memory of another block");
+}
+
+sx_code sx_ptx_mbarrier_at(const sx_ptx_step *s, uint32_t lane, uint64_t offset,
+                           sx_ptx_mbarrier **found)
+{
+    char text[SX_PTX_THREAD_TEXT_MAX];
+    sx_ptx_mbarrier *b = at_offset(s->m, offset);
+    if (b == NULL || !b->valid) {
+        return sx_ptx_stop(
+            s->m, s->w, lane, s->insn, SX_MISMATCH, "no mbarrier was initialised at byte %u of %s",
+            sx_ptx_byte_of(s->m, offset), sx_ptx_shared_name(s->m, s->w, offset, text));
+    }
+    if (!sx_ptx_comes_before(s->m, &b->init, s->w, lane)) {
+        return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
+                           "race: the mbarrier at byte %u was initialised by %s, and nothing "
+                           "orders that before",
+                           sx_ptx_byte_of(s->m, b->offset),
+                           sx_ptx_thread_name(s->m, s->w, b->init.thread - 1U, text));
+    }
+    *found = b;
+    return SX_OK;
 }
 
 sx_code sx_ptx_mbarrier_find(const sx_ptx_step *s, uint32_t lane, uint32_t nth,
                              sx_ptx_mbarrier **found)
 {
     uint64_t offset;
-    SX_TRY(locate(s, lane, nth, &offset));
-    sx_ptx_mbarrier *b = at_offset(s->m, offset);
-    if (b == NULL || !b->valid) {
-        return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
-                           "no mbarrier was initialised at byte %llu of shared memory",
-                           (unsigned long long)offset);
-    }
-    if (!sx_ptx_comes_before(s->m, &b->init, s->w, lane)) {
-        sx_ptx_dim t = sx_ptx_thread_of(s->m, b->init.thread - 1U);
-        return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
-                           "race: the mbarrier at byte %u was initialised by thread (%u,%u,%u), "
-                           "and nothing orders that before",
-                           b->offset, t.x, t.y, t.z);
-    }
-    *found = b;
-    return SX_OK;
+    SX_TRY(sx_ptx_mbarrier_locate(s, lane, nth, &offset));
+    return sx_ptx_mbarrier_at(s, lane, offset, found);
 }
 
 /* ---- phases ---- */
@@ -68,7 +80,8 @@ static sx_code wake(sx_ptx_machine *m, uint32_t index)
                 return sx_ptx_stop(m, w, lane, w->pc[lane], SX_MISMATCH,
                                    "the phase that it waits for has passed, and now the next one "
                                    "too: the mbarrier at byte %u is in phase %u",
-                                   m->mbarrier[index].offset, m->mbarrier[index].phase);
+                                   sx_ptx_byte_of(m, m->mbarrier[index].offset),
+                                   m->mbarrier[index].phase);
             }
             w->stalled &= ~(1U << lane);
             w->running |= 1U << lane;
@@ -84,6 +97,7 @@ static sx_code complete(sx_ptx_machine *m, sx_ptx_mbarrier *b)
         return SX_OK;
     }
     sx_ptx_clock_join(m, &b->done, &b->next);
+    sx_ptx_clock_join(m, &b->far_done, &b->far_next);
     b->phase++;
     b->pending = b->count;
     b->done.seen[sx_ptx_actor_word(m, b->actor)] = b->phase;
@@ -98,7 +112,7 @@ sx_code sx_ptx_mbarrier_bytes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t 
     if (b->tx > COUNT_MAX || b->tx < -COUNT_MAX) {
         return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
                            "the mbarrier at byte %u waits for %lld bytes, more than it can count",
-                           b->offset, (long long)b->tx);
+                           sx_ptx_byte_of(m, b->offset), (long long)b->tx);
     }
     return complete(m, b);
 }
@@ -109,11 +123,12 @@ static sx_code init(const sx_ptx_step *s, uint32_t lane)
     sx_ptx_machine *m = s->m;
     uint64_t offset;
     uint32_t count = (uint32_t)sx_ptx_operand_word(s, 0)->lane[lane];
-    SX_TRY(locate(s, lane, 0, &offset));
+    SX_TRY(sx_ptx_mbarrier_locate(s, lane, 0, &offset));
     sx_ptx_mbarrier *b = at_offset(m, offset);
     if (b != NULL && b->valid) {
         return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
-                           "initialises the mbarrier at byte %u once more", b->offset);
+                           "initialises the mbarrier at byte %u once more",
+                           sx_ptx_byte_of(m, b->offset));
     }
     if (count == 0 || count > COUNT_MAX) {
         return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
@@ -129,13 +144,17 @@ static sx_code init(const sx_ptx_step *s, uint32_t lane)
         if (b->next.seen == NULL) {
             SX_TRY(sx_ptx_clock_make(m, &b->next));
             SX_TRY(sx_ptx_clock_make(m, &b->done));
+            SX_TRY(sx_ptx_clock_make(m, &b->far_next));
+            SX_TRY(sx_ptx_clock_make(m, &b->far_done));
         }
         SX_TRY(sx_ptx_actor_make(m, SX_PTX_ACTOR_COPIES, (uint32_t)offset, &b->actor));
-        b->phase = 0;
+        b->phase = b->far_epoch = 0;
         m->mbarrier_count++;
     }
     sx_ptx_clock_clear(m, &b->next);
     sx_ptx_clock_clear(m, &b->done);
+    sx_ptx_clock_clear(m, &b->far_next);
+    sx_ptx_clock_clear(m, &b->far_done);
     b->offset = (uint32_t)offset;
     b->count = b->pending = count;
     b->tx = 0;
@@ -155,8 +174,8 @@ static sx_code invalidate(const sx_ptx_step *s, uint32_t lane)
     SX_TRY(sx_ptx_mbarrier_find(s, lane, 0, &b));
     if (b->tx != 0) {
         return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
-                           "the mbarrier at byte %u still waits for %lld bytes", b->offset,
-                           (long long)b->tx);
+                           "the mbarrier at byte %u still waits for %lld bytes",
+                           sx_ptx_byte_of(s->m, b->offset), (long long)b->tx);
     }
     b->valid = false;
     for (uint32_t i = 0; i < 8; i += 1U << s->m->cell_shift) {
@@ -164,6 +183,12 @@ static sx_code invalidate(const sx_ptx_step *s, uint32_t lane)
         cell->barrier = cell->known = false;
     }
     return SX_OK;
+}
+
+static bool has_cluster_scope(const sx_ptx_step *s)
+{
+    return sx_ptx_insn_modifier(&s->m->kernel->insn[s->insn], SX_PTX_CLASS_SCOPE, 0) ==
+           SX_PTX_SCOPE_CLUSTER;
 }
 
 /* `bytes` are expected, then `count` threads arrive. */
@@ -175,12 +200,17 @@ static sx_code arrive(const sx_ptx_step *s, uint32_t lane, uint32_t count, uint3
         return sx_ptx_stop(s->m, s->w, lane, s->insn, SX_MISMATCH,
                            "%u arrivals at the mbarrier at byte %u, which waits for %u of %u in "
                            "phase %u",
-                           count, b->offset, b->pending, b->count, b->phase);
+                           count, sx_ptx_byte_of(s->m, b->offset), b->pending, b->count, b->phase);
     }
     if (s->u->result_count > 0) {
         sx_ptx_result(s, 0)->lane[lane] = b->phase;
     }
-    sx_ptx_release(s->m, s->w, lane, &b->next);
+    /* Within the block everybody sees what an arrival hands on; other blocks need its scope. */
+    if (b->offset / s->m->shared_stride == s->w->block) {
+        sx_ptx_release(s->m, s->w, lane, &b->next);
+    } else if (has_cluster_scope(s)) {
+        sx_ptx_release(s->m, s->w, lane, &b->far_next);
+    }
     b->pending -= count;
     return sx_ptx_mbarrier_bytes(s->m, s->w, lane, s->insn, b, bytes);
 }
@@ -199,7 +229,8 @@ static sx_code failed(const sx_ptx_step *s, uint32_t lane, const sx_ptx_mbarrier
                : sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
                              "deadlock: tests the mbarrier at byte %u for ever; it is in phase %u "
                              "and waits for %u of %u arrivals and %lld bytes",
-                             b->offset, b->phase, b->pending, b->count, (long long)b->tx);
+                             sx_ptx_byte_of(m, b->offset), b->phase, b->pending, b->count,
+                             (long long)b->tx);
 }
 
 static sx_code wait(const sx_ptx_step *s, uint32_t lane)
@@ -214,8 +245,8 @@ static sx_code wait(const sx_ptx_step *s, uint32_t lane)
     if (parity ? value > 1 : value != b->phase && value + 1 != b->phase) {
         return sx_ptx_stop(m, s->w, lane, s->insn, SX_MISMATCH,
                            "waits for %s %llu of the mbarrier at byte %u, which is in phase %u",
-                           parity ? "parity" : "the phase", (unsigned long long)value, b->offset,
-                           b->phase);
+                           parity ? "parity" : "the phase", (unsigned long long)value,
+                           sx_ptx_byte_of(m, b->offset), b->phase);
     }
     bool over = parity ? (b->phase & 1) != value : b->phase != value;
     s->w->woken &= ~(1U << lane);
@@ -230,6 +261,9 @@ static sx_code wait(const sx_ptx_step *s, uint32_t lane)
         over = false;
     } else if (over) {
         sx_ptx_acquire(m, s->w, lane, &b->done);
+        if (has_cluster_scope(s)) {
+            sx_ptx_acquire(m, s->w, lane, &b->far_done);
+        }
     } else {
         SX_TRY(failed(s, lane, b));
     }

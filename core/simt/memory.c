@@ -155,7 +155,7 @@ static void move_elements(const sx_ptx_step *s, const elements *e, uint32_t lane
 /* All lanes in shared memory: addresses, then what is known of the bytes, then the bytes. */
 static sx_code access_shared(const sx_ptx_step *s, uint32_t size, sx_ptx_access access)
 {
-    uint64_t offset[SX_PTX_LANES] = {0};
+    uint64_t offset[SX_PTX_LANES] = {0}, base = sx_ptx_shared_base(s->m, s->w->block);
     elements e;
     for (uint32_t left = s->active; left != 0; left &= left - 1) {
         uint32_t lane = (uint32_t)__builtin_ctz(left);
@@ -168,7 +168,7 @@ static sx_code access_shared(const sx_ptx_step *s, uint32_t size, sx_ptx_access 
             SX_TRY(sx_ptx_locate(s->m, s->w, lane, s->insn, s->u->space, address, size, access,
                                  &place));
         }
-        offset[lane] = address - SX_PTX_SHARED_FIRST;
+        offset[lane] = base + address - SX_PTX_SHARED_FIRST;
     }
     SX_TRY(sx_ptx_touch_lanes(s, offset, size, access));
     find_elements(s, &e);
@@ -234,14 +234,15 @@ static sx_code convert_address(const sx_ptx_step *s)
     bool to = sx_ptx_insn_modifier(&s->m->kernel->insn[s->insn], SX_PTX_CLASS_TO, 0) != 0;
     uint64_t window = 0;
     switch (s->u->space) {
-    case SX_PTX_SPACE_SHARED: window = SX_PTX_WINDOW_SHARED; break;
+    case SX_PTX_SPACE_SHARED:
+    case SX_PTX_SPACE_SHARED_CLUSTER: window = SX_PTX_WINDOW_SHARED; break;
     case SX_PTX_SPACE_LOCAL: window = SX_PTX_WINDOW_LOCAL; break;
     case SX_PTX_SPACE_CONST: window = SX_PTX_WINDOW_CONST; break;
     case SX_PTX_SPACE_PARAM: window = SX_PTX_WINDOW_PARAM; break;
     case SX_PTX_SPACE_GLOBAL: break;
     default:
         return SX_FAIL(s->m->cx, SX_UNIMPLEMENTED,
-                       "kernel %s, instruction %u: addresses of clusters are not interpreted",
+                       "kernel %s, instruction %u: addresses of this memory are not interpreted",
                        s->m->kernel->name, s->insn);
     }
     const sx_ptx_word *from = sx_ptx_operand_word(s, 0);

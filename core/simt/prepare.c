@@ -140,7 +140,7 @@ static void prepare_access(const sx_ptx_machine *m, const sx_ptx_insn *insn, sx_
     sx_ptx_modifier order = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_ORDER, 0);
     sx_ptx_modifier vector = sx_ptx_insn_modifier(insn, SX_PTX_CLASS_VECTOR, 0);
     u->space = (uint16_t)sx_ptx_insn_modifier(insn, SX_PTX_CLASS_SPACE, 0);
-    if (u->space == SX_PTX_SPACE_SHARED_CTA || u->space == SX_PTX_SPACE_SHARED_CLUSTER) {
+    if (u->space == SX_PTX_SPACE_SHARED_CTA) {
         u->space = SX_PTX_SPACE_SHARED;
     }
     u->strong = u->handler == SX_PTX_RUN_ATOM || (order != 0 && order != SX_PTX_ORDER_WEAK);
@@ -168,6 +168,13 @@ static bool is_together(uint8_t handler)
            handler == SX_PTX_RUN_SETMAXNREG;
 }
 
+/* Barriers of the cluster are for whole warps where they say so. */
+static bool is_aligned_barrier(const sx_ptx_insn *insn, uint8_t handler)
+{
+    return handler == SX_PTX_RUN_CLUSTER_BARRIER &&
+           sx_ptx_insn_modifier(insn, SX_PTX_CLASS_ALIGNED, 0) != 0;
+}
+
 static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
 {
     const sx_ptx_insn *insn = &m->kernel->insn[index];
@@ -178,7 +185,7 @@ static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
     uint32_t addresses = 0;
     SX_ASSERT(count == insn->arg_count);
     u->handler = row->handler;
-    u->together = is_together(row->handler);
+    u->together = is_together(row->handler) || is_aligned_barrier(insn, row->handler);
     u->guard = SX_PTX_NO_WORD;
     u->word = m->word_count;
     if (insn->guarded) {
@@ -196,7 +203,8 @@ static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
     m->multiplies =
         m->multiplies || u->handler == SX_PTX_RUN_WGMMA || u->handler == SX_PTX_RUN_WGMMA_GROUP;
     m->tracks = m->tracks || m->multiplies || u->handler == SX_PTX_RUN_MBARRIER ||
-                u->handler == SX_PTX_RUN_BULK || u->handler == SX_PTX_RUN_FENCE_PROXY;
+                u->handler == SX_PTX_RUN_CLUSTER_BARRIER || u->handler == SX_PTX_RUN_BULK ||
+                u->handler == SX_PTX_RUN_FENCE_PROXY || m->block_count > 1;
     u->computes = sx_ptx_alu_of(m->kernel, insn, &u->alu);
     SX_ASSERT(!u->computes || u->alu.run != NULL);
     return SX_OK;
@@ -208,7 +216,8 @@ static sx_code prepare_insn(sx_ptx_machine *m, uint32_t index)
 /* The largest power of two that divides the bytes of each access of the instruction to shared memory. */
 static uint32_t cell_shift_of(const sx_ptx_machine *m, const sx_ptx_micro *u)
 {
-    bool shared = u->space == 0 || u->space == SX_PTX_SPACE_SHARED;
+    bool shared =
+        u->space == 0 || u->space == SX_PTX_SPACE_SHARED || u->space == SX_PTX_SPACE_SHARED_CLUSTER;
     uint32_t size = 1U << CELL_SHIFT_MAX;
     if (u->handler == SX_PTX_RUN_CP_ASYNC) {
         uint32_t word = m->word[u->word + u->result_count];

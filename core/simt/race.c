@@ -31,17 +31,16 @@ bool sx_ptx_comes_before(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, con
 }
 
 /* "which thread (3,0,0) wrote with instruction 7 ...", or what else did. */
-static void name_access(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, const char *theirs,
-                        char text[ACCESS_TEXT_MAX])
+static void name_access(const sx_ptx_machine *m, const sx_ptx_warp *w, const sx_ptx_stamp *stamp,
+                        const char *theirs, char text[ACCESS_TEXT_MAX])
 {
     char name[SX_PTX_INSN_TEXT_MAX];
     uint32_t id = stamp->thread - 1U, threads = m->warp_count * SX_PTX_LANES;
     (void)sx_ptx_insn_name(m, stamp->insn, name);
     if (id < threads) {
-        sx_ptx_dim t = sx_ptx_thread_of(m, id);
-        (void)snprintf(text, ACCESS_TEXT_MAX,
-                       "which thread (%u,%u,%u) %s with %s; no barrier lies between", t.x, t.y, t.z,
-                       theirs, name);
+        char thread[SX_PTX_THREAD_TEXT_MAX];
+        (void)snprintf(text, ACCESS_TEXT_MAX, "which %s %s with %s; no barrier lies between",
+                       sx_ptx_thread_name(m, w, id, thread), theirs, name);
         return;
     }
     const sx_ptx_actor *a = &m->actor[id - threads];
@@ -50,7 +49,7 @@ static void name_access(const sx_ptx_machine *m, const sx_ptx_stamp *stamp, cons
         (void)snprintf(text, ACCESS_TEXT_MAX,
                        "which the copy of %s %s; it completes on the mbarrier at byte %u, and this "
                        "thread did not wait for that phase",
-                       name, theirs, a->of);
+                       name, theirs, sx_ptx_byte_of(m, a->of));
         return;
     case SX_PTX_ACTOR_STORES:
         (void)snprintf(text, ACCESS_TEXT_MAX,
@@ -70,10 +69,10 @@ static sx_code race(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint
                     uint64_t offset, const char *mine, const char *theirs,
                     const sx_ptx_stamp *stamp)
 {
-    char text[ACCESS_TEXT_MAX];
-    name_access(m, stamp, theirs, text);
-    return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH, "race: %s byte %llu of shared memory, %s",
-                       mine, (unsigned long long)offset, text);
+    char text[ACCESS_TEXT_MAX], memory[SX_PTX_SHARED_TEXT_MAX];
+    name_access(m, w, stamp, theirs, text);
+    return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH, "race: %s byte %u of %s, %s", mine,
+                       sx_ptx_byte_of(m, offset), sx_ptx_shared_name(m, w, offset, memory), text);
 }
 
 /* A reading that comes before this one need not be kept: who comes behind this one comes behind it too. */
@@ -113,16 +112,24 @@ static sx_code taken(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uin
                      uint64_t offset, const char *mine)
 {
     const sx_ptx_cell *cell = &m->cell[offset >> m->cell_shift];
+    char memory[SX_PTX_SHARED_TEXT_MAX], thread[SX_PTX_THREAD_TEXT_MAX];
+    const char *in = sx_ptx_shared_name(m, w, offset, memory);
     if (cell->barrier) {
         return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
-                           "%s byte %llu of shared memory, which belongs to an mbarrier", mine,
-                           (unsigned long long)offset);
+                           "%s byte %u of %s, which belongs to an mbarrier", mine,
+                           sx_ptx_byte_of(m, offset), in);
     }
-    sx_ptx_dim t = sx_ptx_thread_of(m, cell->flight - 1U);
     return sx_ptx_stop(
-        m, w, lane, insn, SX_MISMATCH,
-        "%s byte %llu of shared memory, into which a copy of thread (%u,%u,%u) is under way", mine,
-        (unsigned long long)offset, t.x, t.y, t.z);
+        m, w, lane, insn, SX_MISMATCH, "%s byte %u of %s, into which a copy of %s is under way",
+        mine, sx_ptx_byte_of(m, offset), in, sx_ptx_thread_name(m, w, cell->flight - 1U, thread));
+}
+
+static sx_code unwritten(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t lane, uint32_t insn,
+                         uint64_t offset)
+{
+    char memory[SX_PTX_SHARED_TEXT_MAX];
+    return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH, "reads byte %u of %s, which nobody wrote",
+                       sx_ptx_byte_of(m, offset), sx_ptx_shared_name(m, w, offset, memory));
 }
 
 /* `offset` of the first byte of a cell. */
@@ -135,9 +142,7 @@ static inline sx_code touch_cell(sx_ptx_machine *m, const sx_ptx_warp *w, uint32
         return taken(m, w, lane, insn, offset, access == SX_PTX_IS_LOAD ? "reads" : "writes");
     }
     if (access != SX_PTX_IS_STORE && !cell->known) {
-        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
-                           "reads byte %llu of shared memory, which nobody wrote",
-                           (unsigned long long)offset);
+        return unwritten(m, w, lane, insn, offset);
     }
     if (access != SX_PTX_IS_LOAD) {
         SX_TRY(check_write(m, w, lane, insn, offset, cell, stamp->strong));
@@ -167,7 +172,8 @@ static inline sx_code touch(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t la
                             uint64_t offset, uint32_t size, sx_ptx_access access, bool strong)
 {
     uint64_t each = UINT64_C(1) << m->cell_shift;
-    SX_ASSERT(offset + size <= m->shared_bytes && ((offset | size) & (each - 1)) == 0);
+    SX_ASSERT(offset + size <= m->shared_stride * m->block_count &&
+              ((offset | size) & (each - 1)) == 0);
     sx_ptx_stamp stamp = sx_ptx_stamp_of(w, lane, insn, strong);
     sx_ptx_cell before = {.known = false}, after = before; /* of the last one that was looked at */
     for (uint64_t i = offset; i < offset + size; i += each) {
@@ -207,7 +213,8 @@ static sx_ptx_cell *cells_at(const sx_ptx_machine *m, uint64_t offset, uint32_t 
                              uint32_t *count)
 {
     uint64_t each = UINT64_C(1) << m->cell_shift;
-    SX_ASSERT(offset + size <= m->shared_bytes && ((offset | size) & (each - 1)) == 0);
+    SX_ASSERT(offset + size <= m->shared_stride * m->block_count &&
+              ((offset | size) & (each - 1)) == 0);
     *count = size >> m->cell_shift;
     return &m->cell[offset >> m->cell_shift];
 }
@@ -259,9 +266,7 @@ sx_code sx_ptx_engine_reads(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t la
         return taken(m, w, lane, insn, offset, "reads");
     }
     if (!cell->known) {
-        return sx_ptx_stop(m, w, lane, insn, SX_MISMATCH,
-                           "reads byte %llu of shared memory, which nobody wrote",
-                           (unsigned long long)offset);
+        return unwritten(m, w, lane, insn, offset);
     }
     if (cell->write.thread != 0 && !comes_before(m, &cell->write, w, lane)) {
         return race(m, w, lane, insn, offset, "reads", "wrote", &cell->write);

@@ -1,7 +1,8 @@
 /* run.h - executes a kernel of stored PTX without a GPU, and says what is wrong with it.
  *
  * Warps of 32 threads are executed one instruction at a time, each thread at its own place in the program.
- * Blocks are executed one after the other. The seed chooses the order of blocks and warps, and which of the
+ * Clusters of blocks are executed one after the other, the blocks of one at the same time; a block without a
+ * cluster is one by itself. The seed chooses the order of blocks and warps, and which of the
  * threads of a warp that stand at different places go on; a right kernel gives the same result for every
  * seed. What the hardware does by itself (cp.async, bulk and tensor copies, wgmma) ends at once, or as late as
  * the program allows.
@@ -13,9 +14,11 @@
  * must execute an instruction together and cannot; a deadlock; an mbarrier that is not initialised, has too many
  * arrivals or passes a phase that somebody waits for; shared memory that an engine (bulk copies, wgmma) reads or
  * writes with neither proxy fence nor barrier behind the threads; registers of a wgmma under way; threads that end
- * before their bulk copies. The fault names the instruction, the block and the thread.
+ * before their bulk copies; shared memory of another block of the cluster that is accessed before that block is known
+ * to run, or when it may have ended. The fault names the instruction, the block and the thread.
  *
- * Not modelled: blocks that wait for other blocks, clusters of several blocks, and that fences and atomics order the
+ * Not modelled: clusters that wait for other clusters, blocks of a cluster that exchange data through global memory
+ * (refused as a race), and that fences and atomics order the
  * accesses of different threads (a kernel that relies on it is refused as a race). Of more than two threads
  * that read a byte at once without an order among them, a race detector of two readings remembers two.
  *
@@ -70,7 +73,11 @@ typedef struct {
     const sx_ptx_module *module;
     const char *kernel;
     sx_ptx_dim grid, block;
-    /* Only these blocks of the grid are run, counted with x fastest, then y. A count of 0: all from the first on. */
+    /* Blocks of a cluster along each dimension, which must divide the grid; all 0: what the kernel requires, else one
+     * block. */
+    sx_ptx_dim cluster;
+    /* Only these blocks of the grid are run, counted with x fastest, then y. A count of 0: all from the first on. With
+     * clusters of several blocks: counted cluster by cluster, and whole ones. */
     uint64_t first_block, block_count;
     uint64_t dynamic_shared_bytes;
     sx_ptx_region *region;

@@ -9,6 +9,7 @@ sx_code sx_ptx_members(const sx_ptx_step *s, uint32_t lane, uint32_t *members)
     case SX_PTX_RUN_REDUX: *members = (uint32_t)sx_ptx_operand_word(s, 1)->lane[lane]; break;
     case SX_PTX_RUN_ELECT:
     case SX_PTX_RUN_BAR_WARP: *members = (uint32_t)sx_ptx_operand_word(s, 0)->lane[lane]; break;
+    case SX_PTX_RUN_CLUSTER_BARRIER:
     case SX_PTX_RUN_BAR: *members = SX_PTX_ALL & ~s->w->ended; return SX_OK;
     default: *members = SX_PTX_ALL; break; // matrices
     }

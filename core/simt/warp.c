@@ -143,6 +143,8 @@ static sx_code dispatch(const sx_ptx_step *s)
     case SX_PTX_RUN_POLICY: make_policy(s); return SX_OK;
     case SX_PTX_RUN_SETMAXNREG: return set_registers(s);
     case SX_PTX_RUN_GRID: return SX_OK; // grids are executed one after the other
+    case SX_PTX_RUN_MAPA:
+    case SX_PTX_RUN_CLUSTER_BARRIER: return sx_ptx_run_cluster(s);
     case SX_PTX_RUN_LDMATRIX:
     case SX_PTX_RUN_STMATRIX: return sx_ptx_run_matrix(s);
     case SX_PTX_RUN_FENCE: return SX_OK; // accesses are executed in order
@@ -178,7 +180,7 @@ static sx_code execute_together(sx_ptx_step *s)
         return sx_ptx_run_wgmma(s);
     }
     SX_TRY(dispatch(s));
-    advance(s->w, s->active);
+    advance(s->w, s->active & ~s->w->stalled);
     return SX_OK;
 }
 
@@ -275,6 +277,7 @@ static sx_code control(const sx_ptx_step *s, uint32_t lanes)
         w->running &= ~s->active;
         w->ended |= s->active;
         sx_ptx_reopen(s->m);
+        sx_ptx_cluster_leave(s->m, w, s->active);
         return SX_OK;
     case SX_PTX_RUN_TRAP:
         if (s->active != 0) {

@@ -108,13 +108,14 @@ static sx_code read_matrix(const sx_ptx_step *s, const descriptor *d, bool trans
     sx_ptx_machine *m = s->m;
     uint32_t lines = transposed ? of->depth : mn;
     uint32_t bytes = transposed ? mn * of->bytes : K_BYTES;
+    uint64_t base = sx_ptx_shared_base(m, s->w->block);
     sx_ptx_stamp checked = {.thread = 0};
     SX_TRY(check_descriptor(s, d, transposed));
     for (uint32_t i = 0; i < lines * bytes; i += 1U << m->cell_shift) { // pieces of 16 are dense
         uint32_t address = address_of(d, transposed, i / bytes, i % bytes);
-        uint64_t at = address - (uint64_t)SX_PTX_SHARED_FIRST;
+        uint64_t at = base + address - SX_PTX_SHARED_FIRST;
         sx_ptx_cell *cell = &m->cell[at >> m->cell_shift];
-        if (address < SX_PTX_SHARED_FIRST || at >= m->shared_bytes) {
+        if (address < SX_PTX_SHARED_FIRST || at >= base + m->shared_bytes) {
             return sx_ptx_stop(m, s->w, 0, s->insn, SX_MISMATCH,
                                "the matrix has a byte at address %u, outside of shared memory",
                                address);
@@ -131,7 +132,7 @@ static sx_code read_matrix(const sx_ptx_step *s, const descriptor *d, bool trans
                 return sx_ptx_stop(m, w, lane, s->insn, SX_MISMATCH,
                                    "reads byte %llu of shared memory, which a thread wrote, and "
                                    "no fence.proxy.async lies between",
-                                   (unsigned long long)at);
+                                   (unsigned long long)(at - base));
             }
         }
         checked = *write;
@@ -150,9 +151,10 @@ static uint32_t index_of(uint32_t which, uint32_t mn, uint32_t k)
 }
 
 /* Operand `which` of `mn` rows or columns, from shared memory. */
-static void put_matrix(sx_ptx_machine *m, const descriptor *d, const shape *of, uint32_t which,
-                       uint32_t mn)
+static void put_matrix(sx_ptx_machine *m, const sx_ptx_warp *w, const descriptor *d,
+                       const shape *of, uint32_t which, uint32_t mn)
 {
+    const uint8_t *shared = m->shared + sx_ptx_shared_base(m, w->block);
     bool transposed = of->transposed[which];
     uint32_t lines = transposed ? of->depth : mn;
     uint32_t bytes = transposed ? mn * of->bytes : K_BYTES;
@@ -163,7 +165,7 @@ static void put_matrix(sx_ptx_machine *m, const descriptor *d, const shape *of, 
             uint32_t first = index_of(which, i, k);
             uint32_t next = transposed ? index_of(which, i + 1, k) : index_of(which, i, k + 1);
             const sx_ptx_line_run put = {&m->lines[which], first, next - first, PIECE / of->bytes};
-            sx_ptx_line_put(&put, of->type[which], m->shared + (address - SX_PTX_SHARED_FIRST),
+            sx_ptx_line_put(&put, of->type[which], shared + (address - SX_PTX_SHARED_FIRST),
                             of->negated[which]);
         }
     }
@@ -231,9 +233,9 @@ static sx_code compute(sx_ptx_machine *m, const sx_ptx_product *p)
         sx_ptx_line_put(&put, of.type[0], (const uint8_t *)&bits, of.negated[0]);
     }
     if (!of.in_registers) {
-        put_matrix(m, &a, &of, 0, ROWS);
+        put_matrix(m, s.w, &a, &of, 0, ROWS);
     }
-    put_matrix(m, &b, &of, 1, of.columns);
+    put_matrix(m, s.w, &b, &of, 1, of.columns);
     for (uint32_t row = 0; row < ROWS; row++) {
         product_of_row(&s, &of, row, p->adds);
     }

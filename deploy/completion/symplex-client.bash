@@ -23,7 +23,7 @@ _symplex_client() {
             "module check") words="--help --json --socket" ;;
             "ptx assemble") words="--help --json --target --output --with --toolkit --on --shared" ;;
             "ptx show") words="--help --json --on --shared" ;;
-            "ptx run") words="--help --json --output --on --shared --kernel --grid --block --arg --seed --lazy --fuel" ;;
+            "ptx run") words="--help --json --output --on --shared --kernel --grid --cluster --block --arg --seed --lazy --fuel" ;;
             "cache ls") words="--help --json --socket --limit" ;;
             "cache show") words="--help --json --socket" ;;
             "cache verify") words="--help --json --socket" ;;

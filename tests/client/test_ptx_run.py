@@ -71,6 +71,30 @@ def test_a_type_that_numpy_has_not():
     assert got[-ROWS * COLUMNS * 4:] == whole and b"'descr': '|V2'" in got[:128], got[:128]
 
 
+def test_clusters():
+    """A kernel that requires clusters of two, and one whose launch says how many blocks one has."""
+    threads, folder = 64, TMP / "clusters"
+    numbers = [i * i % 1009 for i in range(4 * threads)]
+    given = write_npy(TMP / "numbers.npy", numbers, [4 * threads], "i")
+    by_hand, made = KERNELS.with_name("multicast.ptx"), KERNELS.with_name("clusters.ptx")
+    launch = ["--kernel", "exchange", "--block", "64", "--arg", "@%s" % given, "--arg", "out:i32:256"]
+    for more in ([], ["--cluster", "2"], ["--seed", 5]):
+        run(by_hand, *launch, "--grid", "4", *more, "--out", folder)
+        values = read_npy(folder / "arg1.npy", "i")[1]
+        assert list(values) == [numbers[i ^ threads] + 2 * numbers[i] for i in range(4 * threads)], more
+    for blocks in (1, 2, 4):
+        run(made, "--kernel", "row_sums", "--block", "32", "--grid", 2 * blocks, "--cluster", blocks, "--arg",
+            "@%s" % given, "--arg", "out:i32:2", "--arg", "i32:128", "--out", folder)
+        values = read_npy(folder / "arg1.npy", "i")[1]
+        assert list(values) == [sum(numbers[:128]), sum(numbers[128:])], blocks
+    done = run(by_hand, *launch, "--grid", "4", "--cluster", "4", status=4)
+    assert b"kernel exchange requires 2,1,1" in done.stderr, done.stderr
+    done = run(by_hand, *launch, "--grid", "3", status=4)
+    assert b"grid 3,1,1: no multiple of clusters of 2,1,1 blocks" in done.stderr, done.stderr
+    done = run(by_hand, *launch, "--cluster", "2,x", status=2)
+    assert b"--cluster" in done.stderr, done.stderr
+
+
 def test_json():
     done = run(KERNELS, "--kernel", "matmul_async", *LAUNCH, *EXTENTS, "--json")
     record = json.loads(done.stdout)

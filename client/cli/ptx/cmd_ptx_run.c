@@ -328,6 +328,9 @@ static sx_code read_launch(session *s, const sx_ptx_module *module)
     s->launch.lazy = sxc_given(s->cli, SXC_LAZY);
     SX_TRY(read_dim(s->cli, SXC_GRID, &s->launch.grid));
     SX_TRY(read_dim(s->cli, SXC_BLOCK, &s->launch.block));
+    if (sxc_given(s->cli, SXC_CLUSTER)) {
+        SX_TRY(read_dim(s->cli, SXC_CLUSTER, &s->launch.cluster));
+    }
     SX_TRY(sxc_number(s->cli, SXC_SHARED, 0, INT64_C(1) << 40, 0, &shared));
     SX_TRY(sxc_number(s->cli, SXC_SEED, 0, INT64_MAX, 0, &seed));
     SX_TRY(sxc_number(s->cli, SXC_FUEL, 1, INT64_MAX, INT64_C(100000000000), &fuel));

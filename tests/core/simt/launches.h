@@ -1,6 +1,7 @@
 /* launches.h - kernels of tests/data/ptx, launched in the interpreter with buffers of the test. */
 #ifndef SX_TESTS_CORE_SIMT_LAUNCHES_H
 #define SX_TESTS_CORE_SIMT_LAUNCHES_H
+#include <stdio.h>
 #include <string.h>
 
 #include "core/simt/run.h"
@@ -105,5 +106,29 @@ static inline sx_ptx_module *launch_module(sx_ctx *cx, const char *path)
     ck_sx_ok(cx, sx_ptx_parse(cx, sx_buf_span(&text), &module));
     sx_buf_fini(&text);
     return module;
+}
+
+/* The kernels of a small file with one thing changed: the nth place, from 0, of a text. */
+static inline sx_ptx_module *launch_changed(sx_ctx *cx, const char *path, const char *what,
+                                            const char *from, const char *to, uint32_t nth)
+{
+    static char text[1 << 16], other[1 << 16];
+    sx_buf file;
+    sx_buf_init(&file, sizeof text);
+    sx_test_read_file(path, &file);
+    ck_assert_uint_lt(file.len, sizeof text / 2);
+    memcpy(text, file.ptr, file.len);
+    text[file.len] = 0;
+    sx_buf_fini(&file);
+    char *at = strstr(text, from);
+    for (uint32_t i = 0; i < nth && at != NULL; i++) {
+        at = strstr(at + 1, from);
+    }
+    ck_assert_msg(at != NULL, "%s: the kernel has no such text", what);
+    int n =
+        snprintf(other, sizeof other, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+    sx_ptx_module *made;
+    ck_sx_ok(cx, sx_ptx_parse(cx, (sx_span){(const uint8_t *)other, (size_t)n}, &made));
+    return made;
 }
 #endif

@@ -284,35 +284,12 @@ static const planted faults[] = {
      {"no tensor map lies at address"}},
 };
 
-/* The kernels with the change; the file is small. */
-static sx_ptx_module *changed(const planted *p)
-{
-    static char text[1 << 16], other[1 << 16];
-    sx_buf file;
-    sx_buf_init(&file, sizeof text);
-    sx_test_read_file(KERNELS, &file);
-    ck_assert_uint_lt(file.len, sizeof text / 2);
-    memcpy(text, file.ptr, file.len);
-    text[file.len] = 0;
-    sx_buf_fini(&file);
-    char *at = strstr(text, p->from);
-    for (uint32_t i = 0; i < p->nth && at != NULL; i++) {
-        at = strstr(at + 1, p->from);
-    }
-    ck_assert_msg(at != NULL, "%s: the kernel has no such text", p->what);
-    int n = snprintf(other, sizeof other, "%.*s%s%s", (int)(at - text), text, p->to,
-                     at + strlen(p->from));
-    sx_ptx_module *made;
-    ck_sx_ok(&cx, sx_ptx_parse(&cx, (sx_span){(const uint8_t *)other, (size_t)n}, &made));
-    return made;
-}
-
 START_TEST(test_planted_faults)
 {
     const planted *p = &faults[_i];
     uint32_t found = 0, wrong = 0;
     fill(192, 5);
-    module = changed(p);
+    module = launch_changed(&cx, KERNELS, p->what, p->from, p->to, p->nth);
     for (uint64_t run = 0; run < 8; run++) {
         prepare("ring", 192);
         l.launch.grid = (sx_ptx_dim){1, 1, 1};

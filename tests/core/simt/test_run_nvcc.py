@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The kernels of tests/data/ptx/kernels.cu, compiled by the nvcc at hand for two architectures, pass core.simt.test_run
-as the committed PTX does, and those of hopper.cu core.simt.test_run_hopper; and that is what nvcc 13.0 makes of
-them. Skipped where there is no nvcc."""
+as the committed PTX does, those of hopper.cu core.simt.test_run_hopper and those of clusters.cu
+core.simt.test_run_cluster; and that is what nvcc 13.0 makes of them. Skipped where there is no nvcc."""
 import os
 import pathlib
 import re
@@ -15,19 +15,23 @@ TEST = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin" / "core.simt.test_run"
 SOURCE = ROOT / "tests" / "data" / "ptx" / "kernels.cu"
 HOPPER_TEST = TEST.with_name("core.simt.test_run_hopper")
 HOPPER = SOURCE.with_name("hopper.cu")
+CLUSTER_TEST = TEST.with_name("core.simt.test_run_cluster")
+CLUSTERS = SOURCE.with_name("clusters.cu")
 
 
 def without_comments(text):
     return "".join(line + "\n" for line in text.splitlines() if line.strip() and not line.strip().startswith("//"))
 
 
-def hopper(nvcc, release, made):
-    subprocess.run([nvcc, "-ptx", "-arch=sm_90a", "-O3", "-o", made, HOPPER], check=True, timeout=200)
+def hopper(nvcc, release, source, test, made):
+    """The case of the test that is named like the source runs what nvcc makes of it."""
+    subprocess.run([nvcc, "-ptx", "-arch=sm_90a", "-O3", "-o", made, source], check=True, timeout=200)
     if release == "13.0":
-        assert without_comments(made.read_text()) == HOPPER.with_suffix(".ptx").read_text(), \
-            "hopper.ptx is not what nvcc makes of hopper.cu"
-    environment = dict(os.environ, SX_PTX_HOPPER=str(made), CK_RUN_CASE="hopper")
-    done = subprocess.run([HOPPER_TEST], env=environment, capture_output=True, text=True)
+        assert without_comments(made.read_text()) == source.with_suffix(".ptx").read_text(), \
+            f"{source.stem}.ptx is not what nvcc makes of {source.name}"
+    environment = dict(os.environ, CK_RUN_CASE=source.stem)
+    environment["SX_PTX_" + source.stem.upper()] = str(made)
+    done = subprocess.run([test], env=environment, capture_output=True, text=True)
     assert done.returncode == 0 and "100%" in done.stdout, done.stdout + done.stderr
     print("sm_90a by nvcc", release, done.stdout.splitlines()[-1])
 
@@ -51,7 +55,8 @@ def main():
             assert done.returncode == 0, done.stdout + done.stderr
             assert "100%" in done.stdout, done.stdout
             print(target, "by nvcc", release, done.stdout.splitlines()[-1])
-        hopper(nvcc, release, pathlib.Path(folder) / "hopper.ptx")
+        hopper(nvcc, release, HOPPER, HOPPER_TEST, pathlib.Path(folder) / "hopper.ptx")
+        hopper(nvcc, release, CLUSTERS, CLUSTER_TEST, pathlib.Path(folder) / "clusters.ptx")
     return 0
 
 
