@@ -282,7 +282,7 @@ static bool finds_number(const sx_ptx_step *s)
     bool all = mark > 0;
     for (uint32_t lane = 0; lane < SX_PTX_LANES && all; lane++) {
         all = (s->active >> lane & 1) == 0 ||
-              found->lane[lane] == s->m->block_number / (uint64_t)mark;
+              found->lane[lane] == s->m->block[s->w->block].number / (uint64_t)mark;
     }
     return all;
 }
