@@ -260,34 +260,61 @@ static sx_code emulate_evenly(const emulation *e, int64_t count)
     return SX_OK;
 }
 
-/* What a block leaves behind when it goes on to its next point must not show. Runs a block that walks over the last
- * point and some before it, which it has run one by one; it must store the same bytes. */
-static sx_code emulate_walk(const emulation *e, int64_t *ran)
+/* Bytes of a result, and which of them were stored. */
+typedef struct {
+    uint8_t *bytes, *stored;
+} result_copy;
+
+/* Runs points one by one, then the block that walks over them, and notes what each way stored. */
+static sx_code emulate_both(emulation *e, int64_t walkers, int64_t block, result_copy *alone,
+                            uint8_t *walked)
 {
-    sxr_executor *x = e->executor;
+    sx_region *result = &e->buffer[e->buffer_count - 1];
+    uint8_t *touched = result->touched;
+    sx_code code = SX_OK;
+    result->touched = alone->stored;
+    for (int64_t i = block; code == SX_OK && i < e->points; i += walkers) {
+        code = emulate_points(e, i, 1);
+    }
+    if (code == SX_OK) {
+        memcpy(alone->bytes, result->memory, (size_t)result->size);
+        result->touched = walked;
+        code = emulate_blocks(e, e->kernel->part_first, walkers, block, 1);
+    }
+    result->touched = touched;
+    for (uint64_t i = 0; touched != NULL && i < result->size; i++) {
+        touched[i] |= alone->stored[i] | walked[i];
+    }
+    return code;
+}
+
+/* What a block leaves behind when it goes on to its next point must not show, and it must go on. Runs a block that
+ * walks over the last point and some before it, each of which is run alone, too: it must store the same bytes. */
+static sx_code emulate_walk(emulation *e, int64_t *ran)
+{
+    sx_ctx *cx = e->executor->cx;
     SX_ASSERT(e->walks && e->kernel->part_count == 1 && e->kernel->result_count == 1);
     int64_t walkers = sx_ceil_div_i64(e->points, WALKED), block = (e->points - 1) % walkers;
     const sx_region *result = &e->buffer[e->buffer_count - 1];
-    uint8_t *alone = malloc((size_t)result->size);
-    sx_code code = alone != NULL ? SX_OK
-                                 : SX_FAIL(x->cx, SX_NOMEM, "no memory for a result of %llu bytes",
-                                           (unsigned long long)result->size);
-    for (int64_t i = block; code == SX_OK && i + 1 < e->points; i += walkers) {
-        code = emulate_points(e, i, 1);
-        *ran += 2; /* here, and below */
-    }
-    if (code == SX_OK) {
-        memcpy(alone, result->memory, (size_t)result->size);
-        code = emulate_blocks(e, e->kernel->part_first, walkers, block, 1);
-    }
-    if (code == SX_OK && memcmp(alone, result->memory, (size_t)result->size) != 0) {
-        sx_span name = sx_module_string(sxr_module(x->program), e->kernel->name);
-        code = SX_FAIL(x->cx, SX_INTERNAL,
+    size_t bytes = (size_t)result->size;
+    result_copy alone = {malloc(bytes), calloc(bytes, 1)};
+    uint8_t *walked = calloc(bytes, 1);
+    bool there = alone.bytes != NULL && alone.stored != NULL && walked != NULL;
+    sx_code code = there ? emulate_both(e, walkers, block, &alone, walked)
+                         : SX_FAIL(cx, SX_NOMEM, "no memory for a result of %zu bytes", bytes);
+    bool same = code != SX_OK || (memcmp(alone.bytes, result->memory, bytes) == 0 &&
+                                  memcmp(alone.stored, walked, bytes) == 0);
+    free(alone.bytes);
+    free(alone.stored);
+    free(walked);
+    *ran += 2 * sx_ceil_div_i64(e->points - block, walkers);
+    if (!same) {
+        sx_span name = sx_module_string(sxr_module(e->executor->program), e->kernel->name);
+        return SX_FAIL(cx, SX_INTERNAL,
                        "kernel %.*s: block %lld of %lld that walk over its points stores otherwise "
                        "than at each of them alone",
                        (int)name.len, (const char *)name.ptr, (long long)block, (long long)walkers);
     }
-    free(alone);
     return code;
 }
 

@@ -168,8 +168,8 @@ static sx_code verify_module(const sx_module *module, const sxr_verify_options *
     return code;
 }
 
-/* The text as the block program of y = x + c, in the module that was compiled for that. */
-static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covered)
+/* The text as the block program of y = x + c, in the module that was compiled for that; `walkers` blocks walk. */
+static sx_code verify_walk(sx_span text, uint32_t walkers, uint64_t instructions_max, bool *covered)
 {
     const sx_test_request request = {.text = sum_text, .target = "a100"};
     const sxr_verify_options options = {
@@ -185,7 +185,8 @@ static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covere
     const sx_module_part part = {.entry = sx_gen_block_entry(),
                                  .grid = {1, 6, 5},
                                  .threads = SX_GEN_BLOCK_THREADS,
-                                 .shared_bytes = 512};
+                                 .shared_bytes = 512,
+                                 .walkers = walkers};
     kernel.part_count = 1;
     module.part_count = 1;
     kernel.code_offset = 0;
@@ -196,6 +197,11 @@ static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covere
     sx_code code = verify_module(&module, &options, covered);
     free(copy);
     return code;
+}
+
+static sx_code verify_text(sx_span text, uint64_t instructions_max, bool *covered)
+{
+    return verify_walk(text, 0, instructions_max, covered);
 }
 
 /* `load` is how a thread gets its element of c. */
@@ -306,6 +312,73 @@ START_TEST(test_wrong_blocks)
 }
 END_TEST
 
+/* ---- blocks that walk ---- */
+
+/* The same rows by blocks that walk over them. */
+static sx_span walking(void)
+{
+    static const char *const change[][2] = {
+        {"    mov.u32 %r1, %ctaid.y;\n    mov.u32 %r2, %ctaid.x;\n",
+         "    mov.f32 %f3, 0f00000000;\n    mov.u32 %r12, %ctaid.x;\nWALK:\n"
+         "    div.u32 %r1, %r12, 5;\n    rem.u32 %r2, %r12, 5;\n"},
+        {"    ret;\n",
+         "    bar.sync 0;\n    mov.u32 %r13, %nctaid.x;\n    add.u32 %r12, %r12, %r13;\n"
+         "    setp.lt.u32 %p3, %r12, 30;\n    @%p3 bra WALK;\n    ret;\n"},
+        {"    add.rn.f32 %f1, %f1, %f2;\n",
+         "    add.rn.f32 %f1, %f1, %f2;\n    add.rn.f32 %f1, %f1, %f3;\n"}};
+    sx_span text = {(const uint8_t *)rows_text, sizeof(rows_text)};
+    for (uint32_t i = 0; i < SX_COUNT(change); i++) {
+        text = changed(text, change[i][0], change[i][1]);
+    }
+    return text;
+}
+
+/* What is wrong with it, how many of its blocks pay for all instructions (0: all), and what is said. */
+static const struct {
+    const char *from, *to;
+    uint64_t instructions_max;
+    const char *says;
+} wrong_walks[] = {
+    /* A point leaves something behind for the next one. Each point alone is right. */
+    {"    @%p3 bra WALK;\n", "    mov.f32 %f3, 0f40000000;\n    @%p3 bra WALK;\n", 0, "element"},
+    {"    @%p3 bra WALK;\n", "    mov.f32 %f3, 0f40000000;\n    @%p3 bra WALK;\n", 1,
+     "stores otherwise than at each of them alone"},
+    /* Shared memory is written for the next point while threads read it for this one. */
+    {"    bar.sync 0;\n    mov.u32 %r13", "    mov.u32 %r13", 0, "%r9"},
+    {"    bar.sync 0;\n    mov.u32 %r13", "    mov.u32 %r13", 1, "%r9"},
+    /* Blocks stop early, or go on by another number than theirs. */
+    {"setp.lt.u32 %p3, %r12, 30", "setp.lt.u32 %p3, %r12, 20", 0, "element"},
+    {"    @%p3 bra WALK;\n", "", 0, "element"},
+    {"    @%p3 bra WALK;\n", "", 1, "stores otherwise"},
+    {"add.u32 %r12, %r12, %r13", "add.u32 %r12, %r12, 7", 0, "element"},
+    /* Another row length than that of the grid: it is still a way to count rows, but none that is followed. */
+    {"div.u32 %r1, %r12, 5", "div.u32 %r1, %r12, 6", 0, "element"},
+};
+
+START_TEST(test_walk)
+{
+    bool covered;
+    for (uint32_t walkers = 1; walkers < 40; walkers += 9) {
+        ck_sx_ok(&cx, verify_walk(walking(), walkers, 1, &covered));
+        ck_assert(covered);
+        ck_sx_ok(&cx, verify_walk(walking(), walkers, 0, &covered)); /* all points */
+        ck_assert(!covered);
+        teardown(); /* each compile has a context of its own */
+        setup();
+    }
+}
+END_TEST
+
+START_TEST(test_wrong_walks)
+{
+    bool covered;
+    sx_span text = changed(walking(), wrong_walks[_i].from, wrong_walks[_i].to);
+    sx_code code = verify_walk(text, 4, wrong_walks[_i].instructions_max, &covered);
+    ck_assert_msg(code == SX_INTERNAL && strstr(cx.error.text, wrong_walks[_i].says) != NULL,
+                  "row %d: %s", _i, cx.error.text);
+}
+END_TEST
+
 /* ---- products by the copy engine ---- */
 
 static const char product_text[] =
@@ -315,13 +388,21 @@ static const char product_text[] =
     "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[900, 1080]\n"
     "return %y as \"y\"\n}\n";
 
+/* So many tiles that blocks walk: 272 for 132 cores. */
+static const char walked_text[] =
+    "sx 1\ngraph \"g\" () {\n"
+    "%x = parameter {name = \"x\", weight = 0} : bf16[1024, 512]\n"
+    "%c = parameter {name = \"c\", weight = 0} : bf16[512, 4352]\n"
+    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[1024, 4352]\n"
+    "return %y as \"y\"\n}\n";
+
 /* Verifies the product with the block at every end alone. `moved`: the first index of a block is multiplied by one less
  * than the rows or columns of its tile. */
-static sx_code verify_product(bool moved, bool *covered)
+static sx_code verify_product(const char *of, bool moved, bool *covered)
 {
-    const sx_test_request request = {.text = product_text, .target = "h100"};
+    const sx_test_request request = {.text = of, .target = "h100"};
     const sxr_verify_options options = {
-        .seed = 1, .program = sx_span_of(product_text), .emulated_max = 1};
+        .seed = 1, .program = sx_span_of(of), .program_flops = 1, .emulated_max = 1};
     sx_module module;
     sx_buf_clear(&bytes);
     ck_sx_ok(&cx, sx_test_compile(&cx, &request, &bytes));
@@ -330,6 +411,7 @@ static sx_code verify_product(bool moved, bool *covered)
     ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
     ck_assert(module.map_count == 3 && module.part_count == 1 && module.part->grid[1] > 3 &&
               module.part->grid[2] > 3);
+    ck_assert_uint_eq(module.part->walkers, of == walked_text ? 132 : 0);
     char *text = sx_alloc(&cx, module.code_count);
     memcpy(text, module.code, module.code_count);
     char *product = strstr(text, "mul.lo.u32 ");
@@ -345,10 +427,11 @@ static sx_code verify_product(bool moved, bool *covered)
 
 START_TEST(test_boxes_of_products)
 {
+    const char *of = _i == 0 ? product_text : walked_text;
     bool covered;
-    ck_sx_ok(&cx, verify_product(false, &covered));
+    ck_sx_ok(&cx, verify_product(of, false, &covered));
     ck_assert(covered);
-    ck_sx_fails(&cx, verify_product(true, &covered), SX_INTERNAL, "");
+    ck_sx_fails(&cx, verify_product(of, true, &covered), SX_INTERNAL, "");
     ck_assert(!covered);
 }
 END_TEST
@@ -439,7 +522,9 @@ int main(void)
     tcase_add_test(tcase, test_verification);
     tcase_add_test(tcase, test_ends_stand_for_all);
     tcase_add_loop_test(tcase, test_wrong_blocks, 0, (int)SX_COUNT(wrong));
-    tcase_add_test(tcase, test_boxes_of_products);
+    tcase_add_test(tcase, test_walk);
+    tcase_add_loop_test(tcase, test_wrong_walks, 0, (int)SX_COUNT(wrong_walks));
+    tcase_add_loop_test(tcase, test_boxes_of_products, 0, 2);
     tcase_add_test(tcase, test_rows_side_by_side);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
