@@ -224,6 +224,10 @@ static sx_code run(sx_ctx *cx, const sxc_worker *worker, const piece *pieces, si
     while (child > 0 && !ended) {
         ended = waitpid(child, &status, 0) == child || errno != EINTR;
     }
+    if (code == SX_WORKER && cx->cancelled != NULL && cx->cancelled(cx->cancelled_self)) {
+        sx_ctx_reset_error(cx); /* a terminal sends Ctrl-C to both */
+        code = SX_FAIL(cx, SX_CANCELLED, "the compile process was given up by the caller");
+    }
     if (code == SX_WORKER && child > 0 && WIFSIGNALED(status)) {
         sx_ctx_reset_error(cx);
         code = SX_FAIL(cx, SX_WORKER, "the compile process died of signal %d (%s)",

@@ -10,6 +10,7 @@
 _Static_assert(SHAPES_MAX <= SX_PARTS_MAX, "each shape is a part");
 #define CASES_MAX 4096u              /* of one kernel, */
 #define NUMBERS_MAX (16 * CASES_MAX) /* and numbers of all of them */
+#define TELL_EVERY 256u              /* points: about 20 ms */
 
 /* A number of a part, and the slot in which it comes; slot 0: it is the same for all values so far. */
 typedef struct {
@@ -537,6 +538,18 @@ static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_pipe_choice *c
     return SX_OK;
 }
 
+/* Tells who listens how many values, or pairs of them, have been lowered, of all kernels. */
+static void tell(const sx_ctx *cx, const sx_pipe *pipe, const sx_points *points, uint32_t point)
+{
+    const sx_pipe_memory *memory = pipe->memory;
+    uint64_t done = memory->kernel_done, kernels = memory->kernel_count;
+    kernels = kernels > done ? kernels : done + 1;
+    if (cx->progress != NULL && point % TELL_EVERY == 0) {
+        cx->progress(cx->progress_self, points->axis_count > 1 ? "pairs" : "values",
+                     done * points->count + point, kernels * points->count);
+    }
+}
+
 /* The cases of a candidate, in memory of an arena that is given up, and what of them is kept, in that of `to`. */
 static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                           const sx_schedule *schedule, sx_arena *to, sx_pipe_kept *kept)
@@ -551,6 +564,7 @@ static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
     }
     SX_TRY(sx_points_make(cx, pipe->steady, &all.points));
     for (uint32_t i = 0; i < all.points.count; i++) {
+        tell(cx, pipe, &all.points, i);
         SX_TRY(add_point(cx, pipe, s, schedule, i, &all));
     }
     kept->serves = true;

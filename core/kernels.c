@@ -540,6 +540,8 @@ sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_p
         SX_TRY(try_all(cx, pipe, s, true, 0, c, &found));
     }
     if (found) {
+        pipe->memory->kernel_count += cases && pipe->pricing ? 1 : 0;
+        pipe->memory->kernel_done += cases && !pipe->pricing ? 1 : 0;
         return SX_OK;
     }
     if (s->probe != NULL) {

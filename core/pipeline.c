@@ -384,6 +384,8 @@ static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_vari
     pipe.image = &image;
     pipe.variants = one;
     pipe.pricing = pricing;
+    pipe.memory->kernel_count = pricing ? 0 : pipe.memory->kernel_count;
+    pipe.memory->kernel_done = 0;
     pipe_init(&pipe);
     sx_code code = compile_all(cx, &pipe, does);
     pipe_fini(&pipe);

@@ -96,6 +96,9 @@ typedef struct sx_pipe_kept sx_pipe_kept;
 typedef struct {
     sx_arena arena;
     sx_pipe_kept *last;
+    /* How many kernels the trial under way has to make for all values, as the one for its price has found, and how many
+     * it has made. */
+    uint32_t kernel_count, kernel_done;
 } sx_pipe_memory;
 
 /* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */

@@ -5,6 +5,7 @@
 #include "client/cli/cmd_compile.h"
 #include "core/core.h"
 #include "client/cli/cmd_module.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/measured.h"
 #include "client/cli/program.h"
 #include "client/export/onnx_write.h"
@@ -191,6 +192,18 @@ sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_opt
     return code == SX_OK ? read_extents(cli, request) : code;
 }
 
+sx_code sxc_compile_until(sxc_cli *cli, const sxc_source *source, const sx_core_request *request,
+                          const sxc_compile_options *options, sx_buf *module,
+                          sxc_compile_info *info)
+{
+    sxc_interrupt interrupt;
+    sxc_interrupt_begin(cli->cx, &interrupt);
+    sx_code code = sxc_compile(cli->cx, source, request, options, module, info);
+    sxc_interrupt_end(cli->cx, &interrupt);
+    sxc_progress_end(&cli->progress);
+    return code;
+}
+
 /* FILE.sxm beside the program if no output is named. */
 static sx_code output_path(sxc_cli *cli, const char *suffix, char path[4096])
 {
@@ -319,8 +332,8 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sx_buf_init(&with, (size_t)32 << 30);
     sx_code code = sxc_program_load(cli, &source);
     code = code == SX_OK ? sxc_check_output(cli->cx, path) : code;
-    code = code == SX_OK ? sxc_compile(cli->cx, &source, &request, &options, &module, &info) : code;
-    sxc_progress_end(&cli->progress);
+    code =
+        code == SX_OK ? sxc_compile_until(cli, &source, &request, &options, &module, &info) : code;
     bool weights = code == SX_OK && source.weights != NULL && !sxc_given(cli, SXC_NO_WEIGHTS);
     if (weights) {
         code = sxc_attach_weights(cli->cx, sx_buf_span(&module), source.weights, &with);

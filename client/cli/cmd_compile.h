@@ -17,6 +17,10 @@ const char *sxc_target_name(const sxc_cli *cli);
  * given. */
 sx_code sxc_read_device(sxc_cli *cli, const sx_device **device, sx_span *canonical);
 sx_code sxc_read_request(sxc_cli *cli, sx_core_request *request, sxc_compile_options *options);
+/* sxc_compile, with its progress shown, until a signal ends it: SX_CANCELLED. */
+sx_code sxc_compile_until(sxc_cli *cli, const sxc_source *source, const sx_core_request *request,
+                          const sxc_compile_options *options, sx_buf *module,
+                          sxc_compile_info *info);
 /* The progress of a compile process; `self` is an sxc_progress. */
 void sxc_show_stage(void *self, const char *stage, uint64_t done, uint64_t total);
 /* Can --output, --onnx and --proof be written? SX_INPUT names the one that cannot. */

@@ -1,10 +1,10 @@
 /* cmd_search.c - optimize --budget and search: long optimizations that the daemon does in the background. */
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "client/cli/cmd_compile.h"
+#include "client/cli/interrupt.h"
 #include "client/cli/table.h"
 
 #define POLL_MS 500      /* one long poll: Ctrl-C is noticed after it */
@@ -208,14 +208,6 @@ sx_code sxc_cmd_search_result(sxc_cli *cli)
 
 /* ---- waiting ---- */
 
-static volatile sig_atomic_t interrupted;
-
-static void on_interrupt(int number)
-{
-    (void)number;
-    interrupted = 1;
-}
-
 /* One line that is written over, on a terminal only. */
 static void show_progress(const sx_search_row *row)
 {
@@ -263,13 +255,13 @@ static void put_end(const sx_search_row *row)
 /* Until it does not run any more, or Ctrl-C. */
 static sx_code wait_for(sxc_cli *cli, sxc_connection *connection, int64_t search)
 {
-    struct sigaction old, action = {.sa_handler = on_interrupt};
+    sxc_interrupt interrupt;
     sx_search_wait_args args = {.search = search};
-    interrupted = 0;
-    (void)sigaction(SIGINT, &action, &old);
+    sxc_interrupt_begin(cli->cx, &interrupt);
+    cli->cx->cancelled = NULL; /* an answer under way is read */
     sx_code code = SX_OK;
     bool running = true;
-    while (code == SX_OK && running && interrupted == 0) {
+    while (code == SX_OK && running && !sxc_interrupted()) {
         const void *reply;
         SX_PUT(&args, search_wait_args, wait_ms, POLL_MS);
         code = sxc_call(cli->cx, connection, SX_METHOD_SEARCH_WAIT, &args, SXC_ANSWER_MS, &reply);
@@ -290,7 +282,7 @@ static sx_code wait_for(sxc_cli *cli, sxc_connection *connection, int64_t search
             put_end(&answer->search.items[0]);
         }
     }
-    (void)sigaction(SIGINT, &old, NULL);
+    sxc_interrupt_end(cli->cx, &interrupt);
     if (code == SX_OK && running) {
         (void)fputs(isatty(STDERR_FILENO) ? "\r\033[K" : "", stderr);
         return come_back(cli, search, SX_CANCELLED, "left alone");

@@ -74,9 +74,9 @@ static sx_code compile(session *s, const sx_measured *measured, entrant *e)
     sx_core_request request = s->request;
     request.measured = measured->count > 0 ? sx_buf_span(&text) : (sx_span){NULL, 0};
     sx_code code = sx_buf_check(cx, &text, "measured rows");
-    code =
-        code == SX_OK ? sxc_compile(cx, &s->source, &request, &s->options, &e->bytes, &info) : code;
-    sxc_progress_end(&s->cli->progress);
+    code = code == SX_OK
+               ? sxc_compile_until(s->cli, &s->source, &request, &s->options, &e->bytes, &info)
+               : code;
     sx_buf_fini(&text);
     return code;
 }
@@ -504,7 +504,7 @@ static sx_code make_again(session *s)
     options.daemon = SXC_MODE_ONLY;
     options.refresh = true;
     sx_buf_init(&module, (size_t)2 << 30);
-    sx_code code = sxc_compile(s->cli->cx, &s->source, &s->request, &options, &module, &info);
+    sx_code code = sxc_compile_until(s->cli, &s->source, &s->request, &options, &module, &info);
     sx_buf_fini(&module);
     return code;
 }
