@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import warnings
+from unittest import mock
 
 sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
 os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
@@ -162,6 +163,46 @@ def test_views_of_arguments_cost_nothing():
         x = whole(3, 4)
         made = compiled(lambda x: (x.t(), x[1], x.view(12)))(x)
     assert count.programs == 0 and all(m.untyped_storage().data_ptr() == x.untyped_storage().data_ptr() for m in made)
+
+
+def test_results_of_one_type_keep_their_order():
+    """A module writes its outputs in an order of its own, where shapes and types do not tell them apart."""
+    modules = []
+
+    def keep(*args):
+        modules.append(opened(*args))
+        return modules[-1]
+
+    def function(x):
+        return torch.ones(4, 5), x + 1, torch.zeros(4, 5), x * 2
+
+    opened = _run.opened
+    with mock.patch.object(_run, "opened", keep):
+        agrees(function, whole(4, 5))
+    names = [t.name for t in modules[-1].outputs]
+    assert sorted(names) == ["out0", "out1", "out2", "out3"] != names, f"{names}: this tests nothing any more"
+
+
+def test_equal_programs_are_one_module():
+    """Equal layers behind graph breaks; with other options a program is another module, though its text is the same."""
+    def function(x):
+        y = torch.relu(x) * 2
+        print(end="")
+        return torch.relu(y) * 2
+
+    x = whole(5, 7)
+    with Counted() as count:
+        first = compiled(function, fullgraph=False)
+        same(first(x), function(x))
+        assert (count.programs, count.runs) == (1, 2)
+        torch._dynamo.reset()
+        second = compiled(function, fullgraph=False)
+        same(second(x), function(x))
+        assert (count.programs, count.runs) == (1, 4), "a module that is in use was not found"
+        other = compiled(function, fullgraph=False, exact=True)
+        same(other(x), function(x))
+        assert (count.programs, count.runs) == (2, 6), "options are part of what a module is"
+        assert len({id(m) for m in _run._modules.values()}) == 2
 
 
 # ---- parts that PyTorch runs ----
