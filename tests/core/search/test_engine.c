@@ -210,6 +210,57 @@ START_TEST(test_raster)
 }
 END_TEST
 
+/* One block for each core walks where there are more tiles than cores, and what a block does once is paid once. With as
+ * many tiles as cores both ways cost the same; fewer blocks than cores cost more. */
+START_TEST(test_walk)
+{
+    static const struct {
+        int64_t b, m, n, k;
+        bool walks;
+    } some[] = {{1, 4096, 4096, 2048, true}, {1, 16384, 16384, 1024, true},
+                {3, 2048, 2048, 512, true},  {1, 1536, 2816, 1024, false},
+                {1, 256, 512, 2048, false},  {1, 16, 4096, 4096, false}};
+    const sx_device *device;
+    sx_search_result found;
+    sx_block_tiles t;
+    sx_block_problem problem;
+    sx_analysis of_blocks;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    tiles_case c = {
+        .dtype = SX_BF16, .b = some[_i].b, .m = some[_i].m, .n = some[_i].n, .k = some[_i].k};
+    node n = tiles_node(&cx, &c);
+    sx_analysis steady = *analysis_of(&cx, &n);
+    const sx_analysis *a = &steady;
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN, SX_SEARCH_KEEP,
+                                  &found));
+    ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
+    ck_assert_uint_eq(t.walkers, some[_i].walks ? 132 : 0);
+    sx_analysis_of_blocks(a, &of_blocks);
+    sx_block_problem_of(device, &of_blocks, &problem);
+    double own = sx_cost_block(&problem, &t);
+    ck_assert_double_eq(own, found.best[0].cost_ns);
+    ck_assert_double_ge(own, found.floor_ns);
+    if (some[_i].walks) {
+        sx_block_tiles dealt = t, half = t;
+        dealt.walkers = 0;
+        half.walkers = 66;
+        ck_assert_uint_eq(sx_block_walkers(&problem, &t), 132);
+        ck_assert_double_lt(own, sx_cost_block(&problem, &dealt));
+        ck_assert_double_gt(sx_cost_block(&problem, &half), 1.5 * own);
+    } else if (some[_i].m == 1536) {
+        ck_assert(t.rows == 128 && t.columns == 256); /* 132 tiles */
+        t.walkers = 132;
+        ck_assert_double_eq(own, sx_cost_block(&problem, &t));
+    }
+    steady.steady = true; /* one text for an interval of extents */
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN, SX_SEARCH_KEEP,
+                                  &found));
+    for (uint32_t i = 0; i < found.best_count; i++) {
+        ck_assert_uint_eq(found.best[i].schedule.blocks, 0);
+    }
+}
+END_TEST
+
 /* Tensor cores set the price of large products: less than warps alone could give, no less than the share says. */
 START_TEST(test_large_products)
 {
@@ -239,6 +290,7 @@ int main(void)
     tcase_add_test(cases, test_each_lowers);
     tcase_add_test(cases, test_large_products);
     tcase_add_loop_test(cases, test_raster, 0, 3);
+    tcase_add_loop_test(cases, test_walk, 0, 6);
     tcase_add_loop_test(cases, test_stores, 0, (int)SX_COUNT(stores));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
