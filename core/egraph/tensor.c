@@ -343,7 +343,7 @@ static sx_code find_type(sx_ctx *cx, sx_tensors *t, const sx_eg *eg, uint32_t n,
 static bool is_left_out(const sx_tensors *t, const sx_eg *eg, uint32_t n)
 {
     return t->partial && eg->node[n].op == SX_OP_FUSED && !sx_eg_is_class(eg, n) &&
-           t->attrs->attr[eg->node[n].attr].present == 0;
+           t->attrs->attr[eg->node[n].attr]->present == 0;
 }
 
 static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, void *record)
@@ -454,15 +454,16 @@ sx_code sx_tensors_import(sx_ctx *cx, sx_tensors *t, const sx_graph *graph, uint
     return SX_OK;
 }
 
-static sx_code add_interned(sx_ctx *cx, sx_tensors *t, uint16_t op, uint32_t attr,
-                            const uint32_t *child, uint32_t arity, uint32_t *node)
+sx_code sx_tensors_add_interned(sx_ctx *cx, sx_tensors *t, sx_op op, uint32_t attr,
+                                const uint32_t *child, uint32_t arity, uint32_t *node)
 {
-    const sx_op_info *info = sx_op_info_of((sx_op)op);
+    SX_ASSERT(op < SX_OP_COUNT && attr < t->attrs->count);
+    const sx_op_info *info = sx_op_info_of(op);
     *node = SX_EG_NONE;
     if (arity < info->input_min || arity > info->input_max) {
         return SX_OK;
     }
-    sx_code code = sx_eg_add(cx, &t->eg, op, attr, child, arity, node);
+    sx_code code = sx_eg_add(cx, &t->eg, (uint16_t)op, attr, child, arity, node);
     if (code == SX_INPUT || code == SX_UNIMPLEMENTED) {
         sx_ctx_reset_error(cx);
         *node = SX_EG_NONE;
@@ -480,7 +481,7 @@ sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
         sx_attr kept = sx_attr_normal(op, attr);
         SX_TRY(sx_attr_intern(cx, t->attrs, &kept, &id));
     }
-    return add_interned(cx, t, (uint16_t)op, id.i, child, arity, node);
+    return sx_tensors_add_interned(cx, t, op, id.i, child, arity, node);
 }
 
 sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
@@ -572,7 +573,7 @@ static sx_code make_node(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_
 {
     sx_tensors *t = self;
     SX_ASSERT(eg == &t->eg);
-    return add_interned(cx, t, op, attr, child, arity, node);
+    return sx_tensors_add_interned(cx, t, (sx_op)op, attr, child, arity, node);
 }
 
 sx_eg_language sx_tensors_language(sx_tensors *t)

@@ -75,6 +75,9 @@ sx_code sx_tensors_import(sx_ctx *cx, sx_tensors *t, const sx_graph *graph, uint
 /* A typed node; *node is SX_EG_NONE (and no error) where the operation does not accept these children. */
 sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
                        const uint32_t *child, uint32_t arity, uint32_t *node);
+/* The same with an attribute of the table. */
+sx_code sx_tensors_add_interned(sx_ctx *cx, sx_tensors *t, sx_op op, uint32_t attr,
+                                const uint32_t *child, uint32_t arity, uint32_t *node);
 /* The constant of type `type` that is `value` everywhere; SX_EG_NONE where the element type cannot hold it exactly. */
 sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
                              uint32_t *node);
@@ -93,7 +96,7 @@ static inline const sx_type *sx_tensors_type(const sx_tensors *t, uint32_t node)
 }
 static inline const sx_attr *sx_tensors_attr(const sx_tensors *t, uint32_t node)
 {
-    return &t->attrs->attr[t->eg.node[node].attr];
+    return t->attrs->attr[t->eg.node[node].attr];
 }
 static inline sx_op sx_tensors_op(const sx_tensors *t, uint32_t node)
 {

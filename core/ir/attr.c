@@ -149,7 +149,7 @@ bool sx_attr_is_sibling(const sx_attr *a, const sx_attr *b)
 static bool same(const void *self, uint32_t id, const void *probe)
 {
     const sx_attr_table *table = self;
-    return sx_attr_equal(&table->attr[id], probe);
+    return sx_attr_equal(table->attr[id], probe);
 }
 
 static sx_code copy_span(sx_ctx *cx, sx_span *span)
@@ -177,7 +177,7 @@ static sx_code keep_program(sx_ctx *cx, sx_attr_table *table, const sx_program *
     uint32_t low = table->count > PROGRAM_ROWS ? table->count - PROGRAM_ROWS : 0;
     for (uint32_t i = table->count; i-- > low;) {
         const sx_program **own[SX_ATTR_PROGRAMS_MAX];
-        uint32_t count = sx_attr_programs(&table->attr[i], own);
+        uint32_t count = sx_attr_programs(table->attr[i], own);
         for (uint32_t k = 0; k < count; k++) {
             if (equal_program(own[k], program)) {
                 *program = *own[k];
@@ -238,9 +238,14 @@ sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx
         return SX_OK;
     }
     void *rows = table->attr;
-    SX_TRY(sx_grow(cx, &rows, &table->capacity, table->count + 1, sizeof(sx_attr)));
+    sx_attr *row = SX_NEW(cx, sx_attr);
+    if (row == NULL) {
+        return cx->error.code;
+    }
+    SX_TRY(sx_grow(cx, &rows, &table->capacity, table->count + 1, sizeof(*table->attr)));
     table->attr = rows;
-    SX_TRY(copy_attr(cx, table, attr, &table->attr[table->count]));
+    SX_TRY(copy_attr(cx, table, attr, row));
+    table->attr[table->count] = row;
     SX_TRY(sx_idmap_put(cx, &table->map, hash, table->count));
     id->i = table->count++;
     return SX_OK;
@@ -260,12 +265,16 @@ sx_code sx_attr_table_restore(sx_ctx *cx, sx_attr_table *table, uint32_t count)
     SX_ASSERT(count > 0);
     *table = (sx_attr_table){0};
     void *rows = NULL;
-    SX_TRY(sx_region_grow(cx, &rows, &table->capacity, count + ROWS_MORE, sizeof(sx_attr)));
-    table->attr = rows;
+    uint32_t room = 0;
+    SX_TRY(sx_region_grow(cx, &rows, &room, count, sizeof(sx_attr)));
+    void *attr = NULL;
+    SX_TRY(sx_grow(cx, &attr, &table->capacity, count + ROWS_MORE, sizeof(*table->attr)));
+    table->attr = attr;
     table->count = count;
     for (uint32_t i = 0; i < count; i++) { /* what is not present is not looked at */
-        table->attr[i].present = 0;
-        table->attr[i].body = NULL;
+        table->attr[i] = (sx_attr *)rows + i;
+        table->attr[i]->present = 0;
+        table->attr[i]->body = NULL;
     }
     return SX_OK;
 }
@@ -274,7 +283,7 @@ sx_code sx_attr_table_index(sx_ctx *cx, sx_attr_table *table)
 {
     table->map = (sx_idmap){0};
     for (uint32_t i = 0; i < table->count; i++) {
-        const sx_attr *attr = &table->attr[i];
+        const sx_attr *attr = table->attr[i];
         if (i > 0 && attr->present == 0) {
             continue;
         }
@@ -290,7 +299,7 @@ sx_code sx_attr_table_index(sx_ctx *cx, sx_attr_table *table)
 
 sx_code sx_attr_table_rename(sx_ctx *cx, sx_attr_table *table, uint32_t id, sx_span name)
 {
-    SX_ASSERT(id < table->count && (table->attr[id].present & SX_A(name)) != 0);
-    table->attr[id].name = name;
-    return sx_idmap_put(cx, &table->map, sx_attr_hash(&table->attr[id]), id);
+    SX_ASSERT(id < table->count && (table->attr[id]->present & SX_A(name)) != 0);
+    table->attr[id]->name = name;
+    return sx_idmap_put(cx, &table->map, sx_attr_hash(table->attr[id]), id);
 }

@@ -165,7 +165,7 @@ typedef struct {
     uint32_t i;
 } sx_attr_id;
 typedef struct {
-    sx_attr *attr; /* [count]; id 0 is the empty attribute */
+    sx_attr **attr; /* [count]; rows stay where they are; id 0 is the empty attribute */
     uint32_t count;
     uint32_t capacity;
     sx_idmap map;
@@ -190,7 +190,7 @@ sx_code sx_attr_decode(sx_ctx *cx, sx_span *bytes, uint32_t symbol_count, sx_att
 static inline const sx_attr *sx_attr_get(const sx_attr_table *table, sx_attr_id id)
 {
     SX_ASSERT(id.i < table->count);
-    return &table->attr[id.i];
+    return table->attr[id.i];
 }
 
 /* ---- operations ---- */

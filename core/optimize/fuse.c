@@ -20,6 +20,7 @@ typedef struct {
     const uint32_t *choice;
     const bool *enabled;
     sx_fuse_pairs *pairs;
+    sx_fuse_steps *steps;
     uint64_t *count;
     uint64_t work;
     uint32_t *readers; /* per class: operations that read it, through views */
@@ -29,7 +30,7 @@ typedef struct {
 /* A kernel while it grows. */
 typedef struct {
     uint32_t node;
-    sx_attr attr;
+    const sx_attr *attr; /* of the node */
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count;
 } kernel;
@@ -48,9 +49,9 @@ static sx_code pair(fuser *f, uint32_t from, uint32_t to, uint32_t producer, uin
 
 static kernel kernel_of(const fuser *f, uint32_t node)
 {
-    kernel k = {.node = node, .attr = *sx_tensors_attr(f->t, node)};
+    kernel k = {.node = node, .attr = sx_tensors_attr(f->t, node)};
     k.count = f->t->eg.node[node].arity;
-    SX_ASSERT(k.count <= SX_FUSED_ARGS_MAX && k.attr.body != NULL);
+    SX_ASSERT(k.count <= SX_FUSED_ARGS_MAX && k.attr->body != NULL);
     for (uint32_t a = 0; a < k.count; a++) {
         k.child[a] = sx_eg_child(&f->t->eg, node, a);
     }
@@ -64,34 +65,56 @@ static sx_kernel_kind kind_of(const fuser *f, uint32_t node)
 
 /* The kernel, with `producer` (or SX_EG_NONE) inside, becomes the one with this attribute and these children,
  * if it is well-typed and of the same type. */
-static sx_code advance(fuser *f, kernel *k, const sx_attr *attr, const uint32_t *child,
-                       uint32_t count, uint32_t producer, uint32_t rule, bool *taken)
+static sx_code advance(fuser *f, kernel *k, uint32_t attr, const uint32_t *child, uint32_t count,
+                       uint32_t producer, uint32_t rule, bool *taken)
 {
     uint32_t node;
     *taken = false;
-    SX_TRY(sx_tensors_add(f->cx, f->t, SX_OP_FUSED, attr, child, count, &node));
+    if (attr == SX_FUSE_NO_STEP) {
+        return SX_OK;
+    }
+    SX_TRY(sx_tensors_add_interned(f->cx, f->t, SX_OP_FUSED, attr, child, count, &node));
     if (node == SX_EG_NONE ||
         sx_tensors_fact(f->t, node)->type != sx_tensors_fact(f->t, k->node)->type) {
         return SX_OK;
     }
-    f->work += STEP_WORK + (uint64_t)attr->body->instr_count * attr->body->instr_count;
+    k->attr = f->t->attrs->attr[attr];
+    f->work += STEP_WORK + (uint64_t)k->attr->body->instr_count * k->attr->body->instr_count;
     SX_TRY(pair(f, k->node, node, producer, rule));
     k->node = node;
-    k->attr = *attr;
     memmove(k->child, child, count * sizeof(*child));
     k->count = count;
     *taken = true;
     return SX_OK;
 }
 
-/* Failures of a fusion step that mean "not this one". */
-static sx_code passed_over(fuser *f, sx_code code)
+/* What came of a step that was not tried before: the attribute that was made, none where `ok` is false or the code
+ * means "not this one". */
+static sx_code remember(fuser *f, const sx_fuse_step *step, sx_code code, bool ok,
+                        const sx_attr *attr, uint32_t *result)
 {
-    if (code == SX_UNIMPLEMENTED || code == SX_INPUT) {
+    *result = SX_FUSE_NO_STEP;
+    if (code == SX_OK && ok) {
+        sx_attr kept = sx_attr_normal(SX_OP_FUSED, attr);
+        sx_attr_id id;
+        SX_TRY(sx_attr_intern(f->cx, f->t->attrs, &kept, &id));
+        *result = id.i;
+    } else if (code == SX_UNIMPLEMENTED || code == SX_INPUT) {
         sx_ctx_reset_error(&f->scratch);
-        return SX_OK;
+    } else if (code != SX_OK) {
+        return SX_FAIL(f->cx, code, "fusion: %s", f->scratch.error.text);
     }
-    return code == SX_OK ? SX_OK : SX_FAIL(f->cx, code, "fusion: %s", f->scratch.error.text);
+    return sx_fuse_steps_put(f->cx, f->steps, step, *result);
+}
+
+static uint32_t attr_of(const fuser *f, uint32_t node)
+{
+    return f->t->eg.node[node].attr;
+}
+
+static uint32_t type_of(const fuser *f, uint32_t class_)
+{
+    return sx_tensors_fact(f->t, class_)->type;
 }
 
 static uint32_t without(const kernel *k, uint32_t a, uint32_t *child)
@@ -112,14 +135,17 @@ static sx_code try_value(fuser *f, kernel *k, uint32_t a, bool *taken)
     if (fact->has_value == 0 || !f->enabled[SX_RULE_FUSE_VALUE]) {
         return SX_OK;
     }
-    sx_attr attr;
-    sx_code code = sx_fused_inline_splat(&f->scratch, &k->attr, a, fact->value, &attr);
-    if (code != SX_OK) {
-        return passed_over(f, code);
+    sx_fuse_step step = {SX_RULE_FUSE_VALUE, attr_of(f, k->node), a, {0}};
+    uint32_t result;
+    memcpy(step.with, &fact->value, sizeof(fact->value));
+    if (!sx_fuse_steps_find(f->steps, &step, &result)) {
+        sx_attr attr;
+        sx_code code = sx_fused_inline_splat(&f->scratch, k->attr, a, fact->value, &attr);
+        SX_TRY(remember(f, &step, code, true, &attr, &result));
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count = without(k, a, child);
-    return advance(f, k, &attr, child, count, SX_EG_NONE, SX_RULE_FUSE_VALUE, taken);
+    return advance(f, k, result, child, count, SX_EG_NONE, SX_RULE_FUSE_VALUE, taken);
 }
 
 static bool is_view(sx_op op)
@@ -155,36 +181,44 @@ static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
         return SX_OK;
     }
     uint32_t source = sx_eg_child(&f->t->eg, producer, 0);
-    sx_attr view = *sx_tensors_attr(f->t, producer);
-    sx_attr attr;
-    bool ok = false;
-    sx_code code = sx_fused_absorb_view(&f->scratch, &k->attr, a, sx_tensors_op(f->t, producer),
-                                        &view, sx_tensors_type(f->t, source),
-                                        sx_tensors_type(f->t, k->child[a]), &attr, &ok);
-    if (code != SX_OK || !ok) {
-        return passed_over(f, code);
+    sx_op op = sx_tensors_op(f->t, producer);
+    uint32_t view = attr_of(f, producer), result;
+    const sx_fuse_step step = {SX_RULE_FUSE_VIEW,
+                               attr_of(f, k->node),
+                               a,
+                               {op, view, type_of(f, source), type_of(f, k->child[a])}};
+    if (!sx_fuse_steps_find(f->steps, &step, &result)) {
+        sx_attr attr;
+        bool ok = false;
+        sx_code code = sx_fused_absorb_view(
+            &f->scratch, k->attr, a, op, sx_tensors_attr(f->t, producer),
+            sx_tensors_type(f->t, source), sx_tensors_type(f->t, k->child[a]), &attr, &ok);
+        SX_TRY(remember(f, &step, code, ok, &attr, &result));
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     memcpy(child, k->child, sizeof(child));
     child[a] = source;
-    return advance(f, k, &attr, child, k->count, producer, SX_RULE_FUSE_VIEW, taken);
+    return advance(f, k, result, child, k->count, producer, SX_RULE_FUSE_VIEW, taken);
 }
 
 static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
 {
     *taken = false;
     for (uint32_t b = 0; b < a && !*taken && f->enabled[SX_RULE_FUSE_SAME]; b++) {
-        sx_attr attr;
-        bool ok = false;
         if (k->child[b] != k->child[a]) {
             continue;
         }
-        SX_TRY(passed_over(f, sx_fused_merge_args(&f->scratch, &k->attr, b, a, &attr, &ok)));
-        if (ok) {
-            uint32_t child[SX_FUSED_ARGS_MAX];
-            uint32_t count = without(k, a, child);
-            SX_TRY(advance(f, k, &attr, child, count, SX_EG_NONE, SX_RULE_FUSE_SAME, taken));
+        const sx_fuse_step step = {SX_RULE_FUSE_SAME, attr_of(f, k->node), a, {b}};
+        uint32_t result;
+        if (!sx_fuse_steps_find(f->steps, &step, &result)) {
+            sx_attr attr;
+            bool ok = false;
+            sx_code code = sx_fused_merge_args(&f->scratch, k->attr, b, a, &attr, &ok);
+            SX_TRY(remember(f, &step, code, ok, &attr, &result));
         }
+        uint32_t child[SX_FUSED_ARGS_MAX];
+        uint32_t count = without(k, a, child);
+        SX_TRY(advance(f, k, result, child, count, SX_EG_NONE, SX_RULE_FUSE_SAME, taken));
     }
     return SX_OK;
 }
@@ -194,7 +228,8 @@ static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bo
 {
     *taken = false;
     sx_kernel_kind kind = kind_of(f, producer);
-    bool is_scores = kind == SX_KERNEL_DOT && sx_body_kernel_kind(k->attr.body) == SX_KERNEL_ONLINE;
+    bool is_scores =
+        kind == SX_KERNEL_DOT && sx_body_kernel_kind(k->attr->body) == SX_KERNEL_ONLINE;
     uint32_t rule = kind == SX_KERNEL_MAP ? SX_RULE_FUSE_PRODUCER
                     : is_scores           ? SX_RULE_FUSE_SCORES
                                           : SX_RULE_FUSE_EPILOGUE;
@@ -202,17 +237,20 @@ static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bo
     if (!f->enabled[rule] || k->count - 1 + inner.count > SX_FUSED_ARGS_MAX) {
         return SX_OK;
     }
-    sx_attr attr;
-    bool ok = false;
-    sx_code code = sx_fused_inline(&f->scratch, &k->attr, a, &inner.attr,
-                                   sx_tensors_type(f->t, k->child[a]), &attr, &ok);
-    if (code != SX_OK || !ok) {
-        return passed_over(f, code);
+    const sx_fuse_step step = {
+        rule, attr_of(f, k->node), a, {attr_of(f, producer), type_of(f, k->child[a])}};
+    uint32_t result;
+    if (!sx_fuse_steps_find(f->steps, &step, &result)) {
+        sx_attr attr;
+        bool ok = false;
+        sx_code code = sx_fused_inline(&f->scratch, k->attr, a, inner.attr,
+                                       sx_tensors_type(f->t, k->child[a]), &attr, &ok);
+        SX_TRY(remember(f, &step, code, ok, &attr, &result));
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count = without(k, a, child);
     memcpy(&child[count], inner.child, inner.count * sizeof(*child));
-    return advance(f, k, &attr, child, count + inner.count, producer, rule, taken);
+    return advance(f, k, result, child, count + inner.count, producer, rule, taken);
 }
 
 /* The elementwise kernel of a class that may be computed by its readers, or SX_EG_NONE. One that reads nothing, as an
@@ -333,7 +371,7 @@ static sx_code add_positions(fuser *f, const kernel *k, forms *list)
 /* The kernel as an epilogue of each contraction or row kernel that only it reads. */
 static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
 {
-    if (sx_body_kernel_kind(k->attr.body) != SX_KERNEL_MAP) {
+    if (sx_body_kernel_kind(k->attr->body) != SX_KERNEL_MAP) {
         return SX_OK;
     }
     for (uint32_t a = 0; a < k->count; a++) {
@@ -408,15 +446,16 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
         k->child[i] = sx_eg_child(&t->eg, n, i);
         input[i] = *sx_tensors_type(t, k->child[i]);
     }
-    sx_attr plain = *sx_tensors_attr(t, n);
-    sx_type result = *sx_tensors_type(t, n);
-    sx_attr attr;
-    sx_code code = sx_fused_lift(&f->scratch, op, &plain, input, arity, &result, &attr);
-    if (code != SX_OK) {
-        return passed_over(f, code);
+    const sx_fuse_step step = {SX_RULE_LIFT, n, 0, {0}}; /* a node keeps its types */
+    uint32_t result;
+    if (!sx_fuse_steps_find(f->steps, &step, &result)) {
+        sx_attr attr;
+        sx_code code = sx_fused_lift(&f->scratch, op, sx_tensors_attr(t, n), input, arity,
+                                     sx_tensors_type(t, n), &attr);
+        SX_TRY(remember(f, &step, code, true, &attr, &result));
     }
     k->node = n;
-    return advance(f, k, &attr, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
+    return advance(f, k, result, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
 }
 
 /* A sum of weights without values, lifted as a row kernel before: as an online sum too, which can take in its
@@ -429,16 +468,17 @@ static sx_code add_online(fuser *f, uint32_t n, forms *list)
         return SX_OK;
     }
     kernel k = {.node = n, .count = 1, .child = {sx_eg_child(&t->eg, n, 0)}};
-    sx_type input = *sx_tensors_type(t, k.child[0]);
-    sx_attr plain = *sx_tensors_attr(t, n);
-    sx_type result = *sx_tensors_type(t, n);
-    sx_attr attr;
-    bool taken = false;
-    sx_code code = sx_fused_lift_online(&f->scratch, &plain, &input, 1, &result, &attr);
-    if (code != SX_OK) {
-        return passed_over(f, code);
+    const sx_fuse_step step = {SX_RULE_LIFT, n, 1, {0}};
+    uint32_t result;
+    bool taken;
+    if (!sx_fuse_steps_find(f->steps, &step, &result)) {
+        sx_attr attr;
+        sx_code code =
+            sx_fused_lift_online(&f->scratch, sx_tensors_attr(t, n), sx_tensors_type(t, k.child[0]),
+                                 1, sx_tensors_type(t, n), &attr);
+        SX_TRY(remember(f, &step, code, true, &attr, &result));
     }
-    SX_TRY(advance(f, &k, &attr, k.child, 1, SX_EG_NONE, SX_RULE_LIFT, &taken));
+    SX_TRY(advance(f, &k, result, k.child, 1, SX_EG_NONE, SX_RULE_LIFT, &taken));
     if (taken) {
         SX_TRY(grow(f, &k, 1));
         SX_TRY(add_scores(f, &k, list));
@@ -523,17 +563,17 @@ static sx_code fuse_class(fuser *f, uint32_t class_)
     kernel single = base;
     SX_TRY(grow(f, &single, 1));
     keep(list, single.node);
-    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_ROW) {
+    if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_ROW) {
         kernel bare = base;
         SX_TRY(grow(f, &bare, 0));
         keep(list, bare.node);
     }
-    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_ONLINE) {
+    if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_ONLINE) {
         SX_TRY(add_scores(f, &single, list));
     }
     SX_TRY(add_online(f, f->choice[class_], list));
     SX_TRY(add_attention(f, class_, list));
-    if (sx_body_kernel_kind(base.attr.body) == SX_KERNEL_DOT) {
+    if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_DOT) {
         SX_TRY(add_turned_attention(f, class_));
     }
     SX_TRY(add_epilogues(f, &single, list));
@@ -571,11 +611,16 @@ static void count_readers(fuser *f, const uint32_t *order, uint32_t order_count,
 sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_t *order,
                 uint32_t order_count, const uint32_t *root, uint32_t root_count,
                 const bool *enabled, const sx_eg_limits *limits, uint64_t *fuel,
-                sx_fuse_pairs *pairs, uint64_t *count)
+                sx_fuse_steps *steps, sx_fuse_pairs *pairs, uint64_t *count)
 {
     SX_ASSERT(order_count <= t->eg.node_count && root_count > 0);
-    fuser f = {
-        .cx = cx, .t = t, .choice = choice, .enabled = enabled, .pairs = pairs, .count = count};
+    fuser f = {.cx = cx,
+               .t = t,
+               .choice = choice,
+               .enabled = enabled,
+               .pairs = pairs,
+               .steps = steps,
+               .count = count};
     f.readers = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
     f.form = SX_NEW_ARRAY(cx, forms, t->eg.node_count);
     if (f.readers == NULL || f.form == NULL) {

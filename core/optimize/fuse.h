@@ -12,6 +12,7 @@
 #ifndef SX_CORE_OPTIMIZE_FUSE_H
 #define SX_CORE_OPTIMIZE_FUSE_H
 #include "core/egraph/extract.h"
+#include "core/optimize/steps.h"
 #include "core/rules/rules.h"
 
 #define SX_FUSE_FORMS 4u
@@ -31,9 +32,10 @@ typedef struct {
  *   limits    bytes that may be taken from the arena; operations beyond are left as they are
  *   fuel      what may be spent, less what was: 64 and the square of the kernel's length per step; at zero the
  *             rest is left
+ *   steps     of the same e-graph: those tried before are not computed again; the others are added
  *   count     [SX_RULE_COUNT], steps taken by rule, added to */
 sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_t *order,
                 uint32_t order_count, const uint32_t *root, uint32_t root_count,
                 const bool *enabled, const sx_eg_limits *limits, uint64_t *fuel,
-                sx_fuse_pairs *pairs, uint64_t *count);
+                sx_fuse_steps *steps, sx_fuse_pairs *pairs, uint64_t *count);
 #endif

@@ -604,8 +604,8 @@ sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
         return SX_OK;
     }
     return sx_fuse(o->cx, o->t, choice, walker.order, walker.order_count, o->root,
-                   o->in->output_count, o->enabled, &o->options->limits, &o->fuse_fuel, &o->pairs,
-                   o->report->match_count);
+                   o->in->output_count, o->enabled, &o->options->limits, &o->fuse_fuel, &o->steps,
+                   &o->pairs, o->report->match_count);
 }
 
 static sx_code unite_kernels(sx_optimizer *o)

@@ -19,6 +19,7 @@ typedef struct {
     bool enabled[SX_RULE_COUNT];
     uint64_t fuse_fuel;
     sx_fuse_pairs pairs;
+    sx_fuse_steps steps;
     /* Operations whose fusion has been tried, so that their cost as part of a kernel is known. NULL before that. */
     bool *tried;
     uint32_t tried_count;

@@ -11,17 +11,12 @@
 
 _Static_assert(SX_FUSED_ARGS_MAX <= 32, "arguments that are weights are a set of bits");
 
-typedef struct {
-    const sx_attr_table *table;
-    uint32_t id;
-} known_attr;
-
 struct sx_prices {
     const sx_device *device;
     const sx_symbol *symbol;
     uint32_t symbol_count;
     /* Attributes and types by number. An attribute stays in the table of the e-graph where it was met first. */
-    known_attr *attr;
+    const sx_attr **attr;
     uint32_t attr_count, attr_capacity;
     sx_idmap attr_map;
     sx_type *type;
@@ -101,8 +96,7 @@ static sx_code begin(sx_optimizer *o)
 
 static bool same_attr(const void *self, uint32_t id, const void *probe)
 {
-    const known_attr *known = &((const struct sx_prices *)self)->attr[id];
-    return sx_attr_equal(&known->table->attr[known->id], probe);
+    return sx_attr_equal(((const struct sx_prices *)self)->attr[id], probe);
 }
 
 static sx_code number_attr(sx_optimizer *o, uint32_t id, uint32_t *number)
@@ -112,13 +106,13 @@ static sx_code number_attr(sx_optimizer *o, uint32_t id, uint32_t *number)
     struct sx_prices *p = view->known;
     SX_TRY(sx_grow(cx, (void **)&view->attr, &view->attr_capacity, id + 1, sizeof(*view->attr)));
     if (view->attr[id] == 0) {
-        const sx_attr *attr = &o->t->attrs->attr[id];
+        const sx_attr *attr = o->t->attrs->attr[id];
         uint64_t hash = sx_attr_hash(attr);
         uint32_t found = sx_idmap_find(&p->attr_map, hash, same_attr, p, attr);
         if (found == SX_IDMAP_NONE) {
             found = p->attr_count;
             SX_TRY(sx_grow(cx, (void **)&p->attr, &p->attr_capacity, found + 1, sizeof(*p->attr)));
-            p->attr[p->attr_count++] = (known_attr){o->t->attrs, id};
+            p->attr[p->attr_count++] = attr;
             SX_TRY(sx_idmap_put(cx, &p->attr_map, hash, found));
         }
         view->attr[id] = found + 1;

@@ -39,7 +39,7 @@ static void write_tables(const sx_tensors *t, const sx_graph *program, const uin
     for (uint32_t i = 0; i < t->attrs->count; i++) {
         size_t at = to->attr.len;
         sx_buf_put_u32(&to->attr, 0);
-        sx_attr_encode(&t->attrs->attr[i], &to->attr);
+        sx_attr_encode(t->attrs->attr[i], &to->attr);
         uint32_t size = (uint32_t)(to->attr.len - at - sizeof(size));
         if (to->attr.code == SX_OK) {
             memcpy(to->attr.ptr + at, &size, sizeof(size));
@@ -249,7 +249,7 @@ static sx_code load_attrs(sx_ctx *cx, const sx_snapshot *s, sx_library_kernels k
     SX_TRY(mark_attrs(cx, s, count, wanted));
     SX_TRY(sx_attr_table_restore(cx, table, count));
     for (uint32_t i = 0; i < count && take_text(&rest, &one); i++) {
-        sx_attr *attr = &table->attr[i];
+        sx_attr *attr = table->attr[i];
         if (i > 0 && !wanted[i] && kernels != SX_LIBRARY_ALL) {
             continue;
         }

@@ -130,7 +130,7 @@ static uint32_t attrs_read(const sx_library_graph *graph)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < graph->t.attrs->count; i++) {
-        count += graph->t.attrs->attr[i].present != 0 ? 1 : 0;
+        count += graph->t.attrs->attr[i]->present != 0 ? 1 : 0;
     }
     return count;
 }
@@ -245,7 +245,7 @@ START_TEST(test_altered_attributes)
         memcpy(bytes, stored.ptr, stored.len);
         memset(attr_bytes(bytes, &s, i, &size), 0xA5, 4); /* fields that there are not */
         sx_test_reseal(bytes, stored.len);
-        bool is_read = i == 0 || chosen->t.attrs->attr[i].present != 0;
+        bool is_read = i == 0 || chosen->t.attrs->attr[i]->present != 0;
         for (uint32_t kernels = 0; kernels < 2; kernels++) {
             sx_code code =
                 sx_library_load(&cx, (sx_span){bytes, stored.len}, &options.snapshot_rules,
