@@ -10,6 +10,7 @@
 typedef struct {
     xt x;
     const sx_xt *problem;
+    xt_part whole; /* the problem as a part, where its best program is not known to cost nothing */
     sx_xt_tree tree;
     uint32_t *owner; /* per node of the problem: its class */
     /* per node of the problem: its cost; XT_TOP where it cannot be in a better program */
@@ -155,18 +156,19 @@ static sx_code import(ladder *l, xt_part *part)
     for (uint32_t c = 0; c < p->class_count; c++) {
         for (uint32_t n = p->node_first[c]; number[c] != SX_XT_NONE && n < p->node_first[c + 1];
              n++) {
-            for (uint32_t e = p->edge_first[n]; admitted(l, n) && e < p->edge_first[n + 1]; e++) {
+            if (!admitted(l, n)) {
+                continue;
+            }
+            for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
                 uint32_t d = p->child[e];
                 if (seen[d] != n + 1) {
                     seen[d] = n + 1;
                     part->child[edges++] = number[d];
                 }
             }
-            if (admitted(l, n)) {
-                part->cost[nodes] = l->units[n];
-                part->rope[nodes++] = n;
-                part->edge_first[nodes] = edges;
-            }
+            part->cost[nodes] = l->units[n];
+            part->rope[nodes++] = n;
+            part->edge_first[nodes] = edges;
         }
         if (number[c] != SX_XT_NONE) {
             part->node_first[number[c] + 1] = nodes;
@@ -250,7 +252,8 @@ static sx_code climb(ladder *l, uint64_t *bound)
     if (l->cost == 0) {
         return SX_OK;
     }
-    SX_TRY(import(l, &part));
+    SX_TRY(import(l, &l->whole));
+    SX_TRY(sx_xt_part_copy(&l->x, &l->whole, NULL, &part)); /* which the reductions change */
     *bound = 0;
     uint64_t budget = l->x.budget; /* half of it is for what follows */
     l->x.budget = l->x.work < budget ? l->x.work + (budget - l->x.work) / 2 : budget;
@@ -271,25 +274,24 @@ static sx_code climb(ladder *l, uint64_t *bound)
 static sx_code polish(ladder *l)
 {
     xt *x = &l->x;
-    xt_part part;
+    const xt_part *part = &l->whole;
     xt_program program;
     uint32_t rope;
-    SX_TRY(import(l, &part));
-    SX_TRY(sx_xt_program_make(x, &part, &program));
-    for (uint32_t c = 0; c < part.class_count; c++) {
+    SX_TRY(sx_xt_program_make(x, part, &program));
+    for (uint32_t c = 0; c < part->class_count; c++) {
         program.choice[c] = SX_XT_NONE;
-        for (uint32_t n = part.node_first[c]; n < part.node_first[c + 1]; n++) {
-            if (l->choice[l->owner[part.rope[n]]] == part.rope[n]) {
+        for (uint32_t n = part->node_first[c]; n < part->node_first[c + 1]; n++) {
+            if (l->choice[l->owner[part->rope[n]]] == part->rope[n]) {
                 program.choice[c] = n;
             }
         }
     }
-    SX_TRY(sx_xt_program_walk(x, &part, &program));
+    SX_TRY(sx_xt_program_walk(x, part, &program));
     if (program.cost != l->cost) {
         return SX_OK; /* a node that the import left out: no better program has it */
     }
-    SX_TRY(sx_xt_polish(x, &part, &program));
-    SX_TRY(join_program(x, &part, &program, &rope));
+    SX_TRY(sx_xt_polish(x, part, &program));
+    SX_TRY(join_program(x, part, &program, &rope));
     return sx_xt_write_rope(x, rope, l->owner, l->choice);
 }
 
@@ -369,9 +371,11 @@ static sx_code run(xt *x, sx_ctx *cx, sx_xt_answer *answer)
         SX_TRY(offer(&l));
     }
     uint64_t bound;
+    bool imported = l.cost > 0;
     SX_TRY(climb(&l, &bound));
     bool spent = sx_xt_out(&l.x);
     l.x.budget = sx_xt_add(l.x.work, x->options->fuel / POLISH_SHARE);
+    SX_ASSERT(imported || l.cost == 0);
     if (l.cost > 0 && p->class_count <= DESCEND_CLASSES_MAX && !sx_xt_out(&l.x)) {
         SX_TRY(polish(&l));
     }

@@ -1,10 +1,13 @@
 /* price.c - one node as a kernel of its own, priced under the schedule that the search would choose. */
+#include <math.h>
+
 #include "core/fuse/fuse.h"
 #include "core/search/search.h"
 #include "core/target/target.h"
 
 #define SCRATCH_BYTES ((size_t)1 << 20) /* one lifted body */
 #define NO_LOWERING_NS 1e15             /* a kernel that no lowering takes */
+#define NS_MAX 1e18
 
 static bool is_constant(const sx_price_subject *s, uint32_t argument)
 {
@@ -19,6 +22,11 @@ static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *s
     sx_search_result found;
     SX_TRY(
         sx_analysis_of_checked(cx, fused, s->input, s->input_count, s->result, symbol_value, &a));
+    cost->floor_ns = sx_cost_floor(device, &a);
+    if (!isfinite(cost->floor_ns) || cost->floor_ns > NS_MAX) {
+        return SX_FAIL(cx, SX_LIMIT, "%s: would take %g s, at most 1e9 s",
+                       sx_op_info_of(s->op)->name, cost->floor_ns * 1e-9);
+    }
     bool constant = a.kind == SX_KERNEL_DOT && is_constant(s, a.rhs);
     SX_TRY(sx_search_first(cx, &a, device, constant, 1, &found));
     cost->arithmetic = a.arithmetic;
@@ -95,19 +103,21 @@ sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symb
                       uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
 {
     int64_t value[SX_SYMBOLS_MAX];
+    SX_ASSERT(symbol_count <= SX_SYMBOLS_MAX);
+    for (uint32_t k = 0; k < symbol_count; k++) {
+        value[k] = sx_cost_reference(symbols, k);
+    }
+    if (s->op == SX_OP_FUSED && device->target != NULL) { /* analysed once */
+        *cost = (sx_cost){0};
+        return price_fused(cx, device, value, s, s->attr, cost);
+    }
     SX_TRY(sx_cost_node(cx, device, symbols, symbol_count, s->op, s->attr, s->input, s->input_count,
                         s->result, cost));
     if (cost->cost_ns == 0 || device->target == NULL) {
         return SX_OK;
     }
-    for (uint32_t k = 0; k < symbol_count; k++) {
-        value[k] = sx_cost_reference(symbols, k);
-    }
     if (has_padding(s)) {
         return price_padded(cx, device, symbols, symbol_count, s, cost);
-    }
-    if (s->op == SX_OP_FUSED) {
-        return price_fused(cx, device, value, s, s->attr, cost);
     }
     sx_ctx scratch;
     sx_attr lifted;
