@@ -631,7 +631,7 @@ static bool is_move(sx_op op)
 {
     sx_op_class of = sx_op_info_of(op)->op_class;
     return of == SX_OPCLASS_CONCAT || of == SX_OPCLASS_GATHER || of == SX_OPCLASS_MOVE ||
-           of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_DYNAMIC;
+           of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_SORT || of == SX_OPCLASS_DYNAMIC;
 }
 
 /* The schedule of a scatter, and what its lanes have to do. */
@@ -686,12 +686,17 @@ static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op o
     for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
         row *= s->type[0].dim[d].scale;
     }
-    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE || op == SX_OP_SCATTER;
-    uint32_t lane_bytes = elements ? sx_move_lane_bytes(type->dtype) : 4;
+    uint32_t lane_bytes = sx_move_lane_bytes_of(op, s->type[0].dtype, type->dtype);
     uint32_t lanes = sx_vector_unit_lanes(&pipe->target->vectors, lane_bytes);
     *steps = 0;
     if (op == SX_OP_SCATTER) {
         schedule_scatter(pipe, s, attr, lanes, schedule, steps);
+    } else if (op == SX_OP_SORT) {
+        int64_t extent = s->type[0].dim[attr->axis].scale;
+        sx_schedule_map(lanes, 1, lanes, 1, schedule);
+        *steps = (double)sx_tensor_elements(&s->type[0]) / (double)extent * SX_SORT_PAIR_FLOPS /
+                 SCATTER_STEP_FLOPS *
+                 sx_sort_comparisons(extent, type->dim[attr->axis].scale, lanes);
     } else if (pipe->target->vectors.threads && copies_wide(s, op, attr, row, lanes)) {
         sx_schedule_map_wide(lanes, COPY_WIDTH, sx_max_i64(1, COPY_WARP_BYTES / row),
                              COPY_WARP_BYTES / 4, COPY_VECTORS, schedule);

@@ -2,6 +2,7 @@
 #include "core/ir/extent.h"
 #include "core/ir/program.h"
 #include "core/ir/sort.h"
+#include "core/kernel/kernel.h"
 
 #include <math.h>
 
@@ -147,6 +148,20 @@ static double scatter_flops(const scope *s, const sx_device *device, const sx_at
     return elements(s, &input[0]) * picks;
 }
 
+/* A kernel of its own compares pairs; else each element meets each other one, or each place all elements. */
+static double sort_flops(const scope *s, const sx_device *device, const sx_attr *attr,
+                         const sx_type *input, const sx_type *result)
+{
+    const double n = extent(s, input[0].dim[attr->axis]);
+    if (sx_sort_is_network(attr, &input[0])) {
+        const int64_t lanes = device->block_threads != 0 ? 32 : device->lanes;
+        double pairs = sx_sort_comparisons((int64_t)n, result->dim[attr->axis].scale, lanes);
+        return elements(s, &input[0]) / n * pairs * SX_SORT_PAIR_FLOPS;
+    }
+    return elements(s, &input[0]) *
+           (sx_sort_takes_turns(attr, &input[0]) ? (double)attr->count : n);
+}
+
 #define ATTENTION_KERNELS 3 /* scores, softmax, weighted sum */
 
 static void cost_attention(const scope *s, const sx_type *input, uint32_t input_count,
@@ -203,12 +218,7 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     case SX_OPCLASS_SELECT:
     case SX_OPCLASS_CONVERT: cost->flops = elements(s, result) * sx_op_weight(op); break;
     case SX_OPCLASS_SCATTER: cost->flops = scatter_flops(s, device, attr, input); break;
-    case SX_OPCLASS_SORT: { /* each element meets each other one, or each place all elements */
-        bool turns = sx_sort_takes_turns(attr, &input[0]);
-        double passes = turns ? (double)attr->count : extent(s, input[0].dim[attr->axis]);
-        cost->flops = elements(s, &input[0]) * passes;
-        break;
-    }
+    case SX_OPCLASS_SORT: cost->flops = sort_flops(s, device, attr, input, result); break;
     case SX_OPCLASS_LEAF:
     case SX_OPCLASS_VIEW:
     case SX_OPCLASS_CONCAT:

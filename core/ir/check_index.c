@@ -218,7 +218,7 @@ sx_code sx_infer_sort(const sx_infer *in)
                        (long long)attr->axis, SX_DIM_TEXT(in, extent),
                        (long long)SX_SORT_EXTENT_MAX);
     }
-    if (!sx_sort_takes_turns(attr, x)) {
+    if (!sx_sort_takes_turns(attr, x) && !sx_sort_is_network(attr, x)) {
         SX_TRY(check_square(in));
     }
     *in->result = *x;

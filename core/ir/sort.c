@@ -223,6 +223,13 @@ bool sx_sort_takes_turns(const sx_attr *attr, const sx_type *x)
     return few && (attr->count == 1 || !sx_dim_is_constant(n) || n.scale >= 16 * attr->count);
 }
 
+bool sx_sort_is_network(const sx_attr *attr, const sx_type *x)
+{
+    sx_dim n = x->dim[attr->axis];
+    return sx_type_is_static(x) && n.scale >= SX_SORT_NETWORK_MIN &&
+           n.scale <= SX_SORT_NETWORK_MAX && attr->count != 0 && !sx_sort_takes_turns(attr, x);
+}
+
 sx_code sx_sort_decompose(sx_ctx *cx, sx_graph *graph, const sx_attr *attr, sx_node_id x,
                           sx_node_id *result)
 {

@@ -8,6 +8,13 @@
 /* Places that are found by an extreme each. */
 #define SX_SORT_TURNS_MAX 8
 
+/* Rows that a kernel sorts by a network of comparisons (core/loop/lower_sort.c). */
+#define SX_SORT_NETWORK_MIN 32
+#define SX_SORT_NETWORK_MAX (1 << 20)
+
+/* Does the sort of `x` have a kernel of its own? Rows have such a length, all extents are known, and more places are
+ * asked for than are found one after the other. */
+bool sx_sort_is_network(const sx_attr *attr, const sx_type *x);
 /* Are the places of a sort of `x` found one after the other, not by ranks? */
 bool sx_sort_takes_turns(const sx_attr *attr, const sx_type *x);
 /* `sort` of x, which checks, as primitives. */

@@ -65,7 +65,8 @@ bool sx_judge_reads_first(const sx_kernel *kernel, uint32_t argument, uint32_t r
 sx_code sx_judge_pack(sx_judge *judge, const sx_attr *fused, const sx_type *input,
                       uint32_t input_count, const sx_judge_facts *facts, const sx_kernel *kernel,
                       sx_verdict *verdict);
-/* The kernel of a move: concatenate, gather, reverse, pad, scatter, dynamic_slice or dynamic_update_slice. Buffers are
+/* The kernel of a move: concatenate, gather, reverse, pad, scatter, sort, dynamic_slice or
+ * dynamic_update_slice. Buffers are
  * the inputs in order and the result. */
 sx_code sx_judge_move(sx_judge *judge, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, const sx_kernel *kernel,

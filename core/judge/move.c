@@ -286,6 +286,9 @@ sx_code sx_judge_move(sx_judge *j, sx_op op, const sx_attr *attr, const sx_type 
     if (of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_DYNAMIC) {
         return sx_judge_indexed(j, op, attr, input, input_count, result, kernel, verdict);
     }
+    if (of == SX_OPCLASS_SORT) {
+        return sx_judge_sort(j, attr, input, result, kernel, verdict);
+    }
     move m = {.j = j, .op = op, .attr = attr, .input = input, .input_count = input_count};
     sx_algebra *g = &j->algebra;
     int64_t size[SX_LOOP_BUFFERS_MAX];

@@ -65,6 +65,10 @@ sx_code sx_judge_indexed(sx_judge *j, sx_op op, const sx_attr *attr, const sx_ty
                          uint32_t input_count, const sx_type *result, const sx_kernel *kernel,
                          sx_verdict *verdict);
 
+/* sort.c: the same of sort. */
+sx_code sx_judge_sort(sx_judge *j, const sx_attr *attr, const sx_type *input, const sx_type *result,
+                      const sx_kernel *kernel, sx_verdict *verdict);
+
 /* Checks the kernel and forgets the one before. */
 sx_code sx_prove_begin(sx_judge *j, const sx_kernel *kernel, sx_verdict *verdict);
 /* The buffers must be those of the node: `size` bytes of each input, and of each of `results` results, and at most a

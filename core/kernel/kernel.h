@@ -351,6 +351,11 @@ void sx_schedule_map_wide(uint32_t lanes, uint32_t width, int64_t rows, int64_t 
  * over all indices for each row? x has `rows` along the axis, of `row` elements each (with all dimensions behind it);
  * `picks` indices. */
 bool sx_scatter_is_linear(int64_t rows, int64_t row, int64_t picks, bool threads);
+/* How many pairs a kernel compares that sorts a row of n elements for the first `count` of them, with so many
+ * lanes (core/loop/lower_sort.c). */
+#define SX_SORT_PAIR_FLOPS \
+    12 /* three comparisons of integers, two choices of a key and a tag each, loads, stores */
+double sx_sort_comparisons(int64_t n, int64_t count, int64_t lanes);
 /* Row kernels. Along the reduced dimensions the walk is that of the fixed virtual shape (SX_ROW_CHUNK elements
  * at a time). */
 #define SX_ROW_BYTES 64       /* bytes of a vector of that shape, on every machine: 16 or 8 lanes */

@@ -1,6 +1,7 @@
 /* work.c - operations and bytes of a kernel, counted over its program and accesses. */
 #include "core/kernel/work.h"
 
+#include <math.h>
 #include <string.h>
 
 /* A scatter is linear from so many indices and rows on: below, what it copies costs more than it saves. Lanes run along
@@ -267,4 +268,16 @@ bool sx_scatter_is_linear(int64_t rows, int64_t row, int64_t picks, bool threads
     const int64_t least = row == 1 ? SCATTER_ROWS_ALONG : SCATTER_ROWS;
     const int64_t most = SCATTER_WORKSPACE_BYTES / (row == 1 ? 8 : 64) - 2;
     return !threads && picks >= SCATTER_PICKS && rows >= least && rows <= most;
+}
+
+double sx_sort_comparisons(int64_t n, int64_t count, int64_t lanes)
+{
+    SX_ASSERT(n >= 1 && count >= 1 && count <= n && lanes >= 1);
+    const double padded = (double)((n + lanes - 1) / lanes * lanes);
+    double run = 1, steps = 0, merges = 0;
+    for (; run < padded && (run < (double)count || run < (double)lanes); run *= 2) {
+        steps += ++merges; /* of which each compares all of the row, in pairs */
+    }
+    double pairs = padded / 2 * steps;
+    return pairs + (ceil(padded / run) - 1) * run * (1 + merges / 2); /* of two runs one is left */
 }

@@ -252,6 +252,19 @@ static inline sx_loop_step sx_loop_index_step(int64_t extent, sx_dtype to, uint3
     sx_dtype from = small ? SX_U8 : lane_bytes == 8 ? SX_I64 : SX_I32;
     return (sx_loop_step){.op = SX_OP_CONVERT, .from = from, .to = to};
 }
+/* sort_order.c: an element in the order of `sort` as two integers of a lane. Where the key or, of equal keys, the tag
+ * of a pair is larger, its element comes later. */
+typedef struct {
+    uint32_t key, tag;
+} sx_loop_pair;
+/* Of what a load gives, and its place along the axis. `falls`: the largest first. */
+sx_loop_pair sx_loop_sort_enter(sx_loop_builder *b, sx_dtype dtype, bool falls, uint32_t raw,
+                                uint32_t place);
+/* What a store takes for the element, and its place as an integer. */
+uint32_t sx_loop_sort_value(sx_loop_builder *b, sx_dtype dtype, bool falls, sx_loop_pair pair);
+uint32_t sx_loop_sort_place(sx_loop_builder *b, sx_dtype dtype, sx_loop_pair pair);
+/* A key that no element has a larger one than. */
+uint32_t sx_loop_sort_last(sx_loop_builder *b);
 /* What makes an element of a type of a sum that was made in a lane's own float or integer. */
 static inline sx_loop_step sx_loop_close_step(sx_dtype to, uint32_t lane_bytes)
 {
@@ -331,6 +344,12 @@ static inline uint32_t sx_move_lane_bytes(sx_dtype dtype)
 {
     return sx_dtype_bytes(dtype) == 8 ? 8 : 4;
 }
+/* The lanes of a move of `input` .. to `result`. */
+static inline uint32_t sx_move_lane_bytes_of(sx_op op, sx_dtype input, sx_dtype result)
+{
+    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE || op == SX_OP_SCATTER;
+    return op == SX_OP_SORT ? sx_move_lane_bytes(input) : elements ? sx_move_lane_bytes(result) : 4;
+}
 /* Rows of `bytes` go in words of 4 bytes where that divides them all, else element by element. */
 static inline int64_t sx_move_unit(sx_dtype dtype, int64_t bytes)
 {
@@ -351,7 +370,7 @@ sx_code sx_lower_pad(sx_ctx *cx, const char *name, const sx_attr *attr, const sx
 typedef enum {
     SX_LOWER_FUSED, /* an analysed kernel */
     SX_LOWER_PACK, /* what a contraction reads: panels of its right argument, or sums of slices of k */
-    SX_LOWER_MOVE /* concatenate, gather, pad, reverse, scatter, dynamic slices and updates */
+    SX_LOWER_MOVE /* concatenate, gather, pad, reverse, scatter, sort, dynamic slices and updates */
 } sx_lowering_kind;
 typedef struct {
     sx_lowering_kind kind;
@@ -372,6 +391,8 @@ typedef struct {
 sx_code sx_lower_dynamic_slice(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
 sx_code sx_lower_dynamic_update(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
 sx_code sx_lower_scatter(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
+/* lower_sort.c: a sort of rows of up to SX_SORT_NETWORK_MAX elements, with the lanes of its input. */
+sx_code sx_lower_sort(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
 sx_code sx_loop_lower(sx_ctx *cx, const sx_vector_unit *unit, const sx_lowering *what,
                       sx_kernel **kernel);
 #endif

@@ -75,6 +75,7 @@ static sx_code lower_move(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel)
 {
     switch ((int)w->op) {
     case SX_OP_SCATTER: return sx_lower_scatter(cx, w, kernel);
+    case SX_OP_SORT: return sx_lower_sort(cx, w, kernel);
     case SX_OP_DYNAMIC_SLICE: return sx_lower_dynamic_slice(cx, w, kernel);
     case SX_OP_DYNAMIC_UPDATE_SLICE: return sx_lower_dynamic_update(cx, w, kernel);
     case SX_OP_GATHER:

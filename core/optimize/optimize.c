@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/fuse/fuse.h"
+#include "core/ir/sort.h"
 #include "core/proof/certificate.h"
 #include "core/shard/plan.h"
 #include "core/ir/check.h"
@@ -104,7 +105,7 @@ static bool all_copy(const sx_tensors *t, uint32_t class_)
     for (uint32_t op = sx_bits_first(&ops); op < SX_OP_COUNT; op = sx_bits_next(&ops, op + 1)) {
         sx_op_class c = sx_op_info_of((sx_op)op)->op_class;
         all = all && (c == SX_OPCLASS_CONCAT || c == SX_OPCLASS_GATHER || c == SX_OPCLASS_MOVE ||
-                      c == SX_OPCLASS_SCATTER || c == SX_OPCLASS_DYNAMIC);
+                      c == SX_OPCLASS_SCATTER || c == SX_OPCLASS_SORT || c == SX_OPCLASS_DYNAMIC);
     }
     return all;
 }
@@ -215,7 +216,10 @@ static sx_code lacks_kernel(sx_optimizer *o, uint32_t n, bool *lacks)
     }
     bool refused;
     SX_TRY(find_refused(o, n, &refused));
-    *lacks = op == SX_OP_ATTENTION || op == SX_OP_SORT || refused ||
+    bool ranks =
+        op == SX_OP_SORT &&
+        !sx_sort_is_network(sx_tensors_attr(t, n), sx_tensors_type(t, sx_eg_child(&t->eg, n, 0)));
+    *lacks = op == SX_OP_ATTENTION || ranks || refused ||
              (op == SX_OP_ONLINE_DOT && (sx_tensors_attr(t, n)->lhs_contract.count != 1 ||
                                          sx_tensors_type(t, n)->dtype != SX_F32));
     if (op ==

@@ -1,5 +1,6 @@
 /* Composites recognised by their definition (core/ir/compose.c), and the spellings exporters use for their parts. */
 #include "core/ir/extent.h"
+#include "core/ir/sort.h"
 #include "core/rules/rules.h"
 
 #include <math.h>
@@ -459,6 +460,15 @@ sx_code sx_rule_definition(sx_rewrite *rw)
         SX_TRY(sx_rewrite_add(rw, n->op, &inner, child, n->input_count, &node[i]));
     }
     return sx_rewrite_emit(rw, node[result.i]);
+}
+
+/* Rows that a kernel sorts are left to it: their definition is a space of the square of their length. */
+sx_code sx_rule_sort_definition(sx_rewrite *rw)
+{
+    sx_tensors *t = sx_rewrite_tensors(rw);
+    sx_attr attr = sx_rewrite_attr(rw, 0);
+    const sx_type *x = sx_tensors_type(t, sx_eg_child(&t->eg, rw->node[0], 0));
+    return sx_sort_is_network(&attr, x) && !rw->unguarded ? SX_OK : sx_rule_definition(rw);
 }
 
 /* Where the gain follows from weights the norm itself is the form to keep: opened, each of its parts meets

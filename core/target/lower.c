@@ -23,10 +23,10 @@ static sx_code check_types(sx_ctx *cx, const sx_target *target, const sx_lowerin
 /* Lanes of this kernel, by the size of an element. */
 static uint32_t lanes_of(const sx_target *target, const sx_lowering *what)
 {
-    bool elements = what->op == SX_OP_PAD || what->op == SX_OP_REVERSE || what->op == SX_OP_SCATTER;
-    uint32_t bytes = what->kind != SX_LOWER_MOVE ? what->analysis->lane_bytes
-                     : elements                  ? sx_move_lane_bytes(what->result->dtype)
-                                                 : 4;
+    uint32_t bytes =
+        what->kind != SX_LOWER_MOVE
+            ? what->analysis->lane_bytes
+            : sx_move_lane_bytes_of(what->op, what->input[0].dtype, what->result->dtype);
     return sx_vector_unit_lanes(&target->vectors, bytes);
 }
 

@@ -224,8 +224,7 @@ static void fill_typed(node *n, sx_rng *rng)
 static sx_kernel *lowered_move(const sx_target *target, const node *n, sx_op op,
                                const sx_attr *attr)
 {
-    bool elements = op == SX_OP_PAD || op == SX_OP_REVERSE || op == SX_OP_SCATTER;
-    uint32_t bytes = elements ? sx_move_lane_bytes(n->result.dtype) : 4;
+    uint32_t bytes = sx_move_lane_bytes_of(op, n->input[0].dtype, n->result.dtype);
     test_tiles tiles = {.tile_m = 2, .tile_n = 64};
     tiles.lanes = sx_vector_unit_lanes(&target->vectors, bytes);
     sx_lowering what = {.kind = SX_LOWER_MOVE,
@@ -320,6 +319,20 @@ static void compare_scatters(sx_dtype dtype, sx_rng *rng)
     }
 }
 
+/* Rows that lie side by side and such that do not, elements and places, all and the first ones. */
+static void compare_sorts(sx_dtype dtype, sx_rng *rng)
+{
+    for (uint32_t k = 0; k < 4; k++) {
+        sx_attr attr = {.present = sx_op_info_of(SX_OP_SORT)->attrs, .axis = k % 2};
+        attr.direction = k == 1 ? SX_LT : SX_GT;
+        attr.count = k == 2 ? 33 : -1;
+        attr.result = k / 2;
+        node n = {.count = 1, .input = {k % 2 == 0 ? TYPE(dtype, 131, 2) : TYPE(dtype, 2, 131)}};
+        ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, SX_OP_SORT, &attr, n.input, 1, &n.result));
+        compare_rows(&n, SX_OP_SORT, &attr, rng, "sort");
+    }
+}
+
 static void compare_dynamic(sx_dtype dtype, sx_rng *rng)
 {
     for (uint32_t k = 0; k < 4; k++) {
@@ -356,6 +369,7 @@ START_TEST(test_places_of_every_type)
     sx_rng rng = {sx_test_seed()};
     compare_scatters((sx_dtype)_i, &rng);
     compare_dynamic((sx_dtype)_i, &rng);
+    compare_sorts((sx_dtype)_i, &rng);
 }
 END_TEST
 
