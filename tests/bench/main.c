@@ -54,6 +54,7 @@ static const bench table[] = {
      sx_bench_rows},
     {"search", "the lanes of a long search, step by step: objective and bound against fuel",
      sx_bench_search},
+    {"sort", "rows in order, against NumPy", sx_bench_sort},
     {"torch", "torch.compile with symplex against Inductor: a call of a tiny function, models",
      sx_bench_torch},
 };
