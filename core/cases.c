@@ -2,6 +2,7 @@
  * Parts that are the same but for numbers are one part, and their numbers come when it is launched. */
 #include "core/kernels.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/curves.h"
@@ -58,7 +59,7 @@ static uint64_t hash_of(const sx_part *part)
         const sx_item *item = &part->item[i];
         bool op = item->kind == SX_ITEM_OP;
         const uint64_t word[] = {item->kind, op ? item->op : 0u, item->dst, op ? item->imm : 0u,
-                                 op && item->op != SX_LOP_SOFF ? (uint64_t)item->imm2 : 0u};
+                                 op && !sx_lop_has_number(item->op) ? (uint64_t)item->imm2 : 0u};
         hash = hash_words(hash, word, SX_COUNT(word));
     }
     return hash;
@@ -74,7 +75,7 @@ static bool same_item(const sx_item *a, const sx_item *b)
                (a->trip > 1 && b->trip > 1 && !a->any_trip && !b->any_trip);
     }
     return a->op == b->op && a->mem == b->mem && a->addr == b->addr && a->imm == b->imm &&
-           (a->imm2 == b->imm2 || a->op == SX_LOP_SOFF) &&
+           (a->imm2 == b->imm2 || sx_lop_has_number(a->op)) &&
            memcmp(a->src, b->src, sizeof(a->src)) == 0;
 }
 
@@ -108,7 +109,7 @@ static int64_t number_at(const sx_part *part, const place *p)
     case SX_COMES_OFFSET: return part->addr[p->at].offset;
     case SX_COMES_COEF: return part->addr[p->at].coef[p->variable];
     case SX_COMES_TRIP: return part->item[p->at].trip;
-    case SX_COMES_SOFF: return part->item[p->at].imm2;
+    case SX_COMES_NUMBER: return part->item[p->at].imm2;
     }
     SX_UNREACHABLE();
 }
@@ -147,7 +148,9 @@ static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shap
     SX_TRY(copy_part(c->cx, part, &s->part));
     size_t count = part->addr_count;
     for (uint32_t i = 0; i < part->item_count; i++) {
-        count += part->item[i].kind == SX_ITEM_LOOP || part->item[i].op == SX_LOP_SOFF ? 1 : 0;
+        const sx_item *item = &part->item[i];
+        bool number = item->kind == SX_ITEM_OP && sx_lop_has_number(item->op);
+        count += item->kind == SX_ITEM_LOOP || number ? 1 : 0;
     }
     for (uint32_t i = 0; i < part->addr_count * SX_LOOP_VARS_MAX; i++) {
         count += part->addr[i / SX_LOOP_VARS_MAX].coef[i % SX_LOOP_VARS_MAX] != 0 ? 1 : 0;
@@ -159,8 +162,8 @@ static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shap
     for (uint32_t i = 0; i < part->item_count; i++) {
         if (part->item[i].kind == SX_ITEM_LOOP) {
             put_place(s, SX_COMES_TRIP, i, 0);
-        } else if (part->item[i].kind == SX_ITEM_OP && part->item[i].op == SX_LOP_SOFF) {
-            put_place(s, SX_COMES_SOFF, i, 0);
+        } else if (part->item[i].kind == SX_ITEM_OP && sx_lop_has_number(part->item[i].op)) {
+            put_place(s, SX_COMES_NUMBER, i, 0);
         }
     }
     for (uint32_t i = 0; i < part->addr_count; i++) {
@@ -603,9 +606,12 @@ static sx_code try_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject 
     sx_arena_fini(&cx->arena);
     cx->arena = outer;
     if (code == SX_LIMIT || code == SX_UNIMPLEMENTED || code == SX_INPUT) { /* the next candidate */
+        (void)snprintf(memory->no_cases, sizeof(memory->no_cases), "%.150s", cx->error.text);
         sx_ctx_reset_error(cx);
         code = SX_OK;
         kept->serves = false;
+    } else if (!kept->serves) {
+        (void)snprintf(memory->no_cases, sizeof(memory->no_cases), "not proven for all values");
     }
     kept->before = memory->last;
     memory->last = kept;

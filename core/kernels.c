@@ -545,7 +545,10 @@ sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_p
         return SX_OK;
     }
     if (s->probe != NULL) {
-        return sx_pipe_unsteady(cx, pipe, s->name, "no schedule is proven for all of it");
+        return sx_pipe_unsteady(cx, pipe, s->name,
+                                cases && pipe->memory->no_cases[0] != '\0'
+                                    ? pipe->memory->no_cases
+                                    : "no schedule is proven for all of it");
     }
     pipe->unproven = !c->proven;
     return c->plan.refused > 0
@@ -724,7 +727,9 @@ static sx_code cases_of_copy(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s
     c->rhs_constant = true;
     SX_TRY(s->moves && pipe->steady->cases ? sx_pipe_make_cases(cx, pipe, s, c, &serves) : SX_OK);
     if (!serves) {
-        return sx_pipe_unsteady(cx, pipe, s->name, "it moves tensors");
+        bool tried = s->moves && pipe->steady->cases;
+        return sx_pipe_unsteady(cx, pipe, s->name,
+                                tried ? pipe->memory->no_cases : "it moves tensors");
     }
     *kernel = c->kernel;
     *cases = &c->cases;

@@ -392,6 +392,7 @@ static sx_code compile_trial(sx_ctx *cx, const sx_pipe *like, const sx_pipe_vari
     sx_image_fini(&image);
     *unsteady = code == SX_COMPILE && pipe.unsteady;
     if (*unsteady) {
+        (void)snprintf(pipe.memory->why, sizeof(pipe.memory->why), "%.250s", cx->error.text);
         sx_ctx_reset_error(cx);
         return SX_OK;
     }
@@ -418,7 +419,7 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
 {
     sx_pipe_variants variants;
     uint32_t stage = sx_stage_begin(cx, "kernels");
-    const sx_pipe_trial trial = {pipe, try_variants};
+    const sx_pipe_trial trial = {pipe, pipe->memory->why, try_variants};
     SX_TRY(sx_pipe_cut(cx, pipe->variants, &trial, &variants));
     pipe->variants = &variants;
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants.symbol_count + 1);

@@ -99,6 +99,10 @@ typedef struct {
     /* How many kernels the trial under way has to make for all values, as the one for its price has found, and how many
      * it has made. */
     uint32_t kernel_count, kernel_done;
+    /* Why the last trial that failed did: a kernel that does not serve an interval. Empty: none did. */
+    char why[256];
+    /* Why the last candidate that was refused has no cases. */
+    char no_cases[160];
 } sx_pipe_memory;
 
 /* How the new version of a state or of a donated input comes to where the old one lies; updates.c. */
@@ -302,6 +306,8 @@ void sx_pipe_follows_of(const sx_pipe *pipe, uint32_t part, int64_t follows[3]);
  *   errors   SX_LIMIT too many; those of `serves` */
 typedef struct {
     void *self;
+    /* Why one did not serve, as known last; may be empty. */
+    const char *why;
     /* *unsteady: it does not, whatever that would cost. */
     sx_code (*serves)(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does,
                       bool *unsteady);

@@ -2,6 +2,7 @@
  * next begins. */
 #include "core/pipeline.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/ir/check.h"
@@ -397,6 +398,10 @@ static sx_code cut_one(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_t
         return SX_OK;
     }
     cx->error = error;
+    if (trial->why[0] != '\0') {
+        size_t used = strlen(cx->error.text);
+        (void)snprintf(cx->error.text + used, sizeof(cx->error.text) - used, ": %s", trial->why);
+    }
     return code;
 }
 

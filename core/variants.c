@@ -358,10 +358,12 @@ static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
         }
         bool state = tensor->record.place == SX_TENSOR_STATE;
         if (tensor->record.place == SX_TENSOR_WEIGHT || state) {
-            sx_span name = pipe->variants->symbol[symbol].name;
+            sx_span own = {pipe->image->strings.ptr + tensor->record.name.offset,
+                           tensor->record.name.size};
             return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                           "a %s has an extent that follows \"%s\": give it one value",
-                           state ? "state" : "weight", sx_short_name(name).text);
+                           "%s \"%s\" has an extent that follows \"%s\": give it one value",
+                           state ? "state" : "weight", sx_short_name(own).text,
+                           sx_short_name(pipe->variants->symbol[symbol].name).text);
         }
         sx_module_extent row = {.what = SX_EXTENT_TENSOR,
                                 .index = index,

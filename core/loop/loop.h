@@ -41,6 +41,11 @@ typedef struct {
     char result;
 } sx_lop_info;
 const sx_lop_info *sx_lop_info_of(sx_lop op);
+/* Is it one of an integer and a number, which is imm2 of its item? */
+static inline bool sx_lop_has_number(sx_lop op)
+{
+    return op == SX_LOP_SWRAP || op == SX_LOP_SCLAMP || op == SX_LOP_SOFF || op == SX_LOP_SMUL;
+}
 
 /* How an element lies in memory. */
 typedef enum {
@@ -100,13 +105,14 @@ typedef struct {
 typedef struct sx_tile sx_tile;
 
 /* A number of a program that comes when it is launched, as index[3 + slot] of the entry ABI below: what is added to the
- * offset of an address, or the coefficient of an address, the trip count of a loop or what a SOFF adds, which is what
- * the program has where it was lowered (more than 1 for a loop unless it has `any_trip`, not 0 for a coefficient).
- * Machine code alone knows them; checks, interpreter and judge read the program as it was lowered for one value. */
-typedef enum { SX_COMES_OFFSET, SX_COMES_COEF, SX_COMES_TRIP, SX_COMES_SOFF } sx_comes_kind;
+ * offset of an address, or the coefficient of an address, the trip count of a loop or the number n of an instruction on
+ * integers, which is what the program has where it was lowered (more than 1 for a loop unless it has `any_trip`, not 0
+ * for a coefficient). Machine code alone knows them; checks, interpreter and judge read the program as it was lowered
+ * for one value. */
+typedef enum { SX_COMES_OFFSET, SX_COMES_COEF, SX_COMES_TRIP, SX_COMES_NUMBER } sx_comes_kind;
 typedef struct {
     sx_comes_kind kind;
-    /* The number of the address, or of the item: the LOOP, the SOFF whose immediate it is. */
+    /* The number of the address, or of the item: the LOOP, the instruction whose immediate it is. */
     uint32_t at;
     /* Of a coefficient. */
     uint32_t variable;

@@ -318,7 +318,7 @@ static void load_scalar(sx_gen *g, const sx_item *item, uint32_t index)
     keep(g, live, reg);
 }
 
-/* rax = the operand; the result leaves in rax. `slot`: in which the number comes that a SOFF adds; 0: in the item. */
+/* rax = the operand; the result leaves in rax. `slot`: in which its number comes; 0: in the item. */
 static void scalar_op(sx_gen *g, const sx_item *item, uint32_t slot)
 {
     sx_x64_arg rax = sx_x64_r64(SX_RAX_SCRATCH);
@@ -335,6 +335,9 @@ static void scalar_op(sx_gen *g, const sx_item *item, uint32_t slot)
     }
     if (slot != 0) {
         load_number(g, slot);
+        if (item->op == SX_LOP_SCLAMP) {
+            SX_X64_PUT(g->as, SUB, rcx, sx_x64_imm(1));
+        }
     } else {
         move_imm(g, SX_RCX_SCRATCH, item->op == SX_LOP_SCLAMP ? item->imm2 - 1 : item->imm2);
     }

@@ -118,7 +118,7 @@ typedef struct {
     uint32_t loop_count;
     /* For each item the innermost loop around it; LOOP and END have their own. */
     uint32_t *item_loop;
-    /* [item] of a SOFF one more than the slot in which the number comes that it adds; 0: it is in the program. */
+    /* [item] one more than the slot in which the number of an integer instruction comes; 0: it is in the program. */
     uint32_t *item_slot;
     sx_stream *stream;
     uint32_t stream_count, stream_capacity;

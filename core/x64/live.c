@@ -51,8 +51,8 @@ static sx_code find_loops(sx_gen *g)
             const sx_item *item = &part->item[comes->at];
             SX_ASSERT(item->kind == SX_ITEM_LOOP && (item->trip > 1 || item->any_trip));
             g->loop[g->item_loop[comes->at]].trip_slot = 1 + comes->slot;
-        } else if (comes->kind == SX_COMES_SOFF) {
-            SX_ASSERT(part->item[comes->at].op == SX_LOP_SOFF);
+        } else if (comes->kind == SX_COMES_NUMBER) {
+            SX_ASSERT(sx_lop_has_number(part->item[comes->at].op));
             g->item_slot[comes->at] = 1 + comes->slot;
         }
     }
@@ -241,7 +241,7 @@ static void find_slots(const sx_gen *g, uint32_t addr, sx_stream *stream)
 {
     for (uint32_t k = 0; k < g->part->comes_count; k++) {
         const sx_comes *comes = &g->part->comes[k];
-        bool item = comes->kind == SX_COMES_TRIP || comes->kind == SX_COMES_SOFF;
+        bool item = comes->kind == SX_COMES_TRIP || comes->kind == SX_COMES_NUMBER;
         if (item || comes->at != addr) {
             continue;
         }

@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """A decoder whose keys and values are state: each of its steps gives the bits of the same row of the whole sequence,
-on the processor and on the GPU of the tests' driver."""
+on the processor and on the GPU of the tests' driver. One module for an interval takes prompts of any length, and single
+steps, one behind the other."""
+import json
 import os
 import pathlib
 import shutil
@@ -21,19 +23,22 @@ def dot(left, right, side, rows, columns):
 
 def program(rows):
     """Attention of `rows` queries over all places of which they may see theirs and those before. Of a single row, at
-    the place `pos`, keys and values of the others are state."""
+    the place `pos`, keys and values of the others are state; so they are of "seq" rows from there on."""
     lines = [f'%x = parameter {{name = "x", weight = 0}} : f32[{rows}, {WIDTH}]']
     lines += [f'%{w} = parameter {{name = "{w}", weight = 1}} : f32[{WIDTH}, {WIDTH}]' for w in WEIGHTS]
     lines += [f"%{value} = " + dot("x", f"w{value}", 0, rows, WIDTH) for value in "qkv"]
     keys, values, more = "k", "v", ""
-    if rows == 1:
+    if rows != TOKENS:
         lines += ['%pos = parameter {name = "pos", weight = 0} : i32[] state = 0']
         for value in "kv":
             kept = f"f32[{TOKENS}, {WIDTH}]"
             lines += [f'%old_{value} = parameter {{name = "{value}", weight = 0}} : {kept} state = 0',
                       f"%new_{value} = dynamic_update_slice(%old_{value}, %{value}, %pos) {{dims = [0]}} : {kept}"]
-        lines += ["%one = constant {data = 1} : i32[]", "%next = add(%pos, %one) : i32[]",
-                  f"%row = broadcast_in_dim(%pos) : i32[1, {TOKENS}]"]
+        lines += ["%one = constant {data = 1} : i32[]" if rows == 1 else
+                  '%one = parameter {name = "count", weight = 0} : i32[]',
+                  "%next = add(%pos, %one) : i32[]", f"%first = broadcast_in_dim(%pos) : i32[{rows}, {TOKENS}]",
+                  f"%own = iota {{axis = 0}} : i32[{rows}, {TOKENS}]",
+                  f"%row = add(%first, %own) : i32[{rows}, {TOKENS}]"]
         keys, values = "new_k", "new_v"
         more = ', %new_k as "k" into "k", %new_v as "v" into "v", %next as "pos" into "pos"'
     else:
@@ -46,7 +51,8 @@ def program(rows):
               f"%scores = select(%seen, %scaled, %hidden) : {scores}",
               f"%weights = softmax(%scores) {{axis = 1}} : {scores}",
               "%y = " + dot("weights", values, 0, rows, WIDTH)]
-    return "sx 1\ngraph \"decoder\" {\n    " + "\n    ".join(lines) + f'\n    return %y as "y"{more}\n}}\n'
+    symbols = f" (seq in [1, {TOKENS}])" if rows == "seq" else ""
+    return f"sx 1\ngraph \"decoder\"{symbols} {{\n    " + "\n    ".join(lines) + f'\n    return %y as "y"{more}\n}}\n'
 
 
 def sx(*arguments, **environment):
@@ -60,6 +66,44 @@ def compiled(target):
     for name, rows in (("whole", TOKENS), ("step", 1)):
         (TMP / f"{name}.sx").write_text(program(rows), encoding="utf-8")
         sx("compile", f"{name}.sx", "--no-daemon", "--assembler", "none", "--target", target, "-o", f"{name}.sxm")
+
+
+def test_prompts():
+    """Pieces of a sequence, of any length, each run on the state that the one before left."""
+    (TMP / "pieces.sx").write_text(program("seq"), encoding="utf-8")
+    sx("compile", "pieces.sx", "--no-daemon", "--dim", f"seq=1..{TOKENS}", "-o", "pieces.sxm")
+    shown = json.loads(sx("module", "show", "pieces.sxm", "--json"))
+    assert len(shown.get("variants", [None])) == 1, shown["variants"]
+    x = RNG.standard_normal((TOKENS, WIDTH)).astype(np.float32)
+    whole = run("whole", x)
+    before, done = [], 0
+    for count in (17, 1, 1, 5, 33, 7):
+        np.save(TMP / "count.npy", np.int32(count))
+        rows = run("pieces", x[done:done + count], "-i", "count=count.npy", "--dim", f"seq={count}", "--steps", 1,
+                   *before, "--state-out", "state.npz")
+        before = ["--state-in", "state.npz"]
+        assert rows.tobytes() == whole[done:done + count].tobytes(), (done, count)
+        done += count
+    with np.load(TMP / "state.npz") as state:
+        assert state["pos"] == done == TOKENS and state["k"].any(axis=1).all()
+    empty = np.zeros((TOKENS, WIDTH), np.float32)
+    for count in (3, 5):  # a place beyond the last is the last one from which all rows fit
+        np.savez(TMP / "far.npz", pos=np.int32(1000), k=empty, v=empty)
+        np.save(TMP / "count.npy", np.int32(count))
+        run("pieces", x[:count], "-i", "count=count.npy", "--dim", f"seq={count}", "--steps", 1,
+            "--state-in", "far.npz", "--state-out", "far.npz")
+        with np.load(TMP / "far.npz") as state:
+            assert state["k"][-count:].any(axis=1).all() and not state["k"][:-count].any()
+            assert state["pos"] == 1000 + count
+    assert "in place" in sx("explain", "pieces.sxm", "--all")
+    weights = [word for name in WEIGHTS for word in ("--weight", f"{name}={name}.npy")]
+    sx("run", "pieces.sxm", "--random", 1, *weights, "--dim", "seq=1", "--steps", 64, "--check")
+    (TMP / "kept.sx").write_text(program("seq").replace(f"seq in [1, {TOKENS}]", "seq in [1, 8], places in [64, 96]")
+                                 .replace(f"{TOKENS}, {WIDTH}]", f"places, {WIDTH}]").replace(f"{TOKENS}]", "places]"),
+                                 encoding="utf-8")
+    done = subprocess.run([str(BINARY / "symplex-client"), "compile", "kept.sx", "--no-daemon", "--dim", "seq=1",
+                           "--dim", "places=64..96"], capture_output=True, text=True, timeout=120, check=False, cwd=TMP)
+    assert done.returncode == 4 and 'state "k" has an extent that follows "places"' in done.stderr, done
 
 
 def run(module, x, *more, **environment):
@@ -100,6 +144,7 @@ if __name__ == "__main__":
         compiled("native")
         test_rows(TOKENS)
         test_far_position()
+        test_prompts()
         assert "in place" in sx("explain", "step.sxm", "--all")
         driver = TMP / "libcuda.so.1"
         shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)

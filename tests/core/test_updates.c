@@ -445,7 +445,7 @@ START_TEST(test_refused)
     sx_image image;
     sx_image_init(&image);
     ck_sx_fails(&cx, sx_core_compile(&cx, &request, &image), SX_UNIMPLEMENTED,
-                "a state has an extent that follows \"batch\": give it one value");
+                "state \"s\" has an extent that follows \"batch\": give it one value");
     sx_image_fini(&image);
     sx_image_init(&image);
     request.binding_count = 1;
