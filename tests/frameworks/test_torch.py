@@ -205,6 +205,46 @@ def test_equal_programs_are_one_module():
         assert len({id(m) for m in _run._modules.values()}) == 2
 
 
+def texts_of(function, *args):
+    """The programs that are compiled of it, and that they are right."""
+    texts, found = [], _run.compile_bytes
+
+    def kept(text, **options):
+        texts.append(text)
+        return found(text, **options)
+
+    with mock.patch.object(_run, "compile_bytes", kept):
+        agrees(function, *args)
+    return "".join(texts)
+
+
+def test_indices_along_each_dimension():
+    """Rows and columns are gathered one after the other, without a table of places."""
+    x, rows, columns = whole(2, 3, 4, 5), torch.tensor([[0], [2], [-1], [1]]), torch.tensor([1, 1, 0, -2, 3])
+    text = texts_of(lambda x: (x[:, rows, columns], x[:, :, columns], x[rows[:2, 0] - 1], x[..., rows[:, 0]]), x)
+    assert text.count("gather(") == 5 and "axis = 2" in text, text
+    agrees(lambda x: (x[rows[:2, :, None] - 1, rows[None, :, :1], columns[None, None]], x[:, :, columns[:0]]), x)
+    for index in (lambda x: x[:, rows, :, columns], lambda x: x[:, rows[:2, 0], columns[:2]], lambda x: x[:, :, rows],
+                  lambda x: x[:, columns[None, :3] - 1, rows], lambda x: x[:, rows[:1], columns[:1]]):
+        agrees(index, x)
+
+
+def test_known_numbers_are_in_the_program():
+    """Weights and places of a scaled image are numbers of the program, and a mask by places stays one by places."""
+    image = 16 * whole(1, 2, 6, 4)
+    text = texts_of(lambda x: F.interpolate(x, scale_factor=2, mode="bilinear"), image)
+    assert "iota" not in text and "convert" not in text and "[0.0, 0.25, 0.75," in text, text
+    text = texts_of(lambda x: (x * (torch.arange(4) / 2 - 1).clamp(-0.5), (torch.arange(6) / 2).floor().long()), image)
+    assert "iota" not in text, text
+    assert "iota" in texts_of(lambda x: (x.tril(), x + torch.arange(4), x * torch.arange(4).float()), image)
+    text = texts_of(lambda x: x[..., :3] + torch.arange(3) / torch.zeros(3), image)
+    assert "[nan, inf, inf]" in text, text
+    agrees(lambda x: x * torch.add(torch.arange(4) * 0.1, torch.arange(4) * 0.3, alpha=3).round(), image)
+    agrees(lambda x: (x[0, 0] * (torch.arange(0) / 2).sum(), x + (torch.arange(1) + 0.5)), image)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        agrees(lambda x: x * (torch.arange(4) / 4 + 256), image)
+
+
 # ---- parts that PyTorch runs ----
 def test_parts():
     def function(x):

@@ -127,6 +127,12 @@ class Emitter:
             value = (int(value) - low) % (1 << bits) + low
         return self.emit("constant", (), f"data = {number(value)}", dtype, shape)
 
+    def numbers(self, elements: Sequence[Any], dtype: str, shape: Sequence[int]) -> Value:
+        """Each element by itself; of equal ones, one."""
+        texts = [number(v) for v in elements]
+        data = texts[0] if len(set(texts)) == 1 else f"[{', '.join(texts)}]"
+        return self.emit("constant", (), f"data = {data}", dtype, shape)
+
     def broadcast(self, x: Value, shape: Sequence[Any], dims: Sequence[int] | None = None) -> Value:
         """`dims` None: as NumPy does, the last dimensions are the same."""
         if x.shape == tuple(shape):

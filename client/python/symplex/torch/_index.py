@@ -72,12 +72,38 @@ class _Rows:
         row, stride = None, self.count
         for d in dims:
             stride //= max(1, x.shape[d])
-            place = operand(e, given[d], "i64", self.shape)
-            place = e.select(e.compare(place, "lt", 0), e.with_number("add", place, x.shape[d]), place)
-            place = e.with_number("multiply", place, stride)
+            place = e.with_number("multiply", _from_the_front(e, given[d], x.shape[d], self.shape), stride)
             row = place if row is None else e.like("add", row, place)
         assert row is not None
         self.row = row
+
+
+def _from_the_front(e: Emitter, index: Value, extent: int, shape: Sequence[int]) -> Value:
+    """An index that counts from the end where it is negative."""
+    place = operand(e, index, "i64", shape)
+    return e.select(e.compare(place, "lt", 0), e.with_number("add", place, extent), place)
+
+
+def _along_each(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value | None:
+    """x[..., i, j, ...] where each index varies along a dimension of its own, as rows and columns of an image that is
+    scaled: one gather after the other leaves elements in their order. None of other indices."""
+    given = {d: v for d, v in enumerate(indices) if v is not None}
+    dims = sorted(given)
+    if not given or any(v.dtype in ("bool", "u8") for v in given.values()) or dims[-1] - dims[0] != len(dims) - 1:
+        return None
+    _whole(x)
+    for at, d in enumerate(dims):
+        own = (*[1] * (len(dims) - len(given[d].shape)), *given[d].shape)
+        if len(own) != len(dims) or any(n != 1 for k, n in enumerate(own) if k != at):
+            return None
+    if 0 in x.shape or any(0 in v.shape for v in given.values()):
+        return None
+    for d in sorted(dims, key=lambda d: (math.prod(given[d].shape) / x.shape[d], d)):  # what is left out goes first
+        count = math.prod(given[d].shape)
+        place = _from_the_front(e, e.reshape(given[d], (count,)), x.shape[d], (count,))
+        shape = [count if k == d else n for k, n in enumerate(x.shape)]
+        x = e.emit("gather", (x, place), f"axis = {d}", x.dtype, shape)
+    return x
 
 
 def _together(shapes: Sequence[Sequence[Any]]) -> list[Any]:
@@ -91,6 +117,9 @@ def _together(shapes: Sequence[Sequence[Any]]) -> list[Any]:
 
 @handles("index", "_unsafe_index")
 def _index(e: Emitter, out: Type, x: Value, indices: Sequence[Value | None]) -> Value:
+    along = _along_each(e, x, indices)
+    if along is not None:
+        return along
     rows = _Rows(e, x, indices)
     if 0 in x.shape or 0 in out.shape:
         return e.constant(0, out.dtype, out.shape)

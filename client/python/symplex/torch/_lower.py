@@ -10,6 +10,7 @@ from torch import fx
 
 from symplex.torch import _elements, _index, _reductions, _shapes, _windows  # noqa: F401  the table's rows
 from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._fold import folded
 from symplex.torch._graph import is_symbolic, is_tensor
 from symplex.torch._table import Handler, Type, find, torch_type
 
@@ -183,7 +184,7 @@ class _Lowering:
         self.values: dict[fx.Node, Any] = {}
         self.place = {n: i for i, n in enumerate(arguments_of(graph))}
         (self.end,) = (n for n in graph.nodes if n.op == "output")
-        self.graph = graph
+        self.graph, self.known = graph, folded(graph)
 
     def number(self, x: Any) -> Any:
         value = x.meta.get("val") if isinstance(x, fx.Node) else x
@@ -209,7 +210,7 @@ class _Lowering:
     def needed(self) -> list[fx.Node]:
         wanted = set(self.made)
         for node in reversed(self.graph.nodes):
-            if node in wanted:
+            if node in wanted and node not in self.known:
                 wanted.update(x for x in node.all_input_nodes if not is_symbolic(x.meta.get("val")))
         return [n for n in self.graph.nodes if n in wanted]
 
@@ -245,6 +246,10 @@ class _Lowering:
         for node in self.needed():
             if node in self.place:
                 self.values[node] = self.parameter(node)
+            elif node in self.known:
+                kind = resolved(node.meta["val"], self.resolve)
+                assert isinstance(kind, Type)
+                self.values[node] = self.e.numbers(self.known[node], kind.dtype, kind.shape)
             elif node.target is operator.getitem:
                 self.values[node] = self.values[node.args[0]][node.args[1]]  # type: ignore[index]
             else:
