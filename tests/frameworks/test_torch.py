@@ -61,6 +61,9 @@ class Watched:
     def __getattr__(self, name):
         return getattr(self.module, name)
 
+    def share(self):
+        return Watched(self.module.share(), self.count)
+
     def __call__(self, *args, **keywords):
         self.count.runs += 1
         return self.module(*args, **keywords)

@@ -471,3 +471,32 @@ bool sxp_array_take(sxp_state *state, PyObject *object, symplex_dtype dtype, boo
     }
     return good;
 }
+
+bool sxp_array_place(sxp_state *state, PyObject *object, const void **address,
+                     int64_t stride[SYMPLEX_RANK_MAX])
+{
+    const dl_exchange *table = table_of(state, object);
+    memset(stride, 0, SYMPLEX_RANK_MAX * sizeof(*stride));
+    *address = NULL;
+    if (table != NULL) {
+        dl_tensor tensor;
+        if (table->tensor_of(object, &tensor) != 0) {
+            return false;
+        }
+        *address = tensor.data != NULL ? (char *)tensor.data + tensor.byte_offset : NULL;
+        for (int32_t d = 0; tensor.strides != NULL && d < tensor.rank && d < SYMPLEX_RANK_MAX;
+             d++) {
+            stride[d] = tensor.strides[d];
+        }
+        return true;
+    }
+    PyObject *method;
+    if (!find_attribute(object, "data_ptr", &method) || method == NULL) {
+        return !PyErr_Occurred();
+    }
+    PyObject *number = PyObject_CallNoArgs(method);
+    *address = number != NULL ? PyLong_AsVoidPtr(number) : NULL;
+    Py_DECREF(method);
+    Py_XDECREF(number);
+    return !PyErr_Occurred();
+}

@@ -163,6 +163,16 @@ static bool list_tensors(sxp_module *self)
     return true;
 }
 
+/* Of a module that was opened, or was not. */
+static bool list_all(sxp_module *self, symplex_code code, const symplex_error *error)
+{
+    if (code != SYMPLEX_OK) {
+        sxp_raise(self->state, error, NULL);
+        return false;
+    }
+    return list_symbols(self) && list_tensors(self) && sxp_weights_make(self);
+}
+
 /* One of `path` and `bytes` is there. */
 static bool open_module(sxp_module *self, const char *path, const Py_buffer *bytes,
                         unsigned threads)
@@ -174,11 +184,27 @@ static bool open_module(sxp_module *self, const char *path, const Py_buffer *byt
                         : symplex_module_open(bytes->buf, (size_t)bytes->len, threads,
                                               &self->module, &error);
     Py_END_ALLOW_THREADS;
-    if (code != SYMPLEX_OK) {
-        sxp_raise(self->state, &error, NULL);
-        return false;
+    return list_all(self, code, &error);
+}
+
+/* Without what it runs. */
+static PyObject *allocate_module(PyTypeObject *type)
+{
+    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
+    PyObject *made = allocate(type, 0);
+    if (made != NULL) {
+        sxp_module *self = module_of(made);
+        self->owner = PyImport_ImportModule("symplex._c");
+        self->state = self->owner != NULL ? PyModule_GetState(self->owner) : NULL;
+        self->lock = PyThread_allocate_lock();
+        if (self->state != NULL && self->lock == NULL) {
+            (void)PyErr_NoMemory();
+        }
+        if (self->state == NULL || self->lock == NULL) {
+            Py_CLEAR(made);
+        }
     }
-    return list_symbols(self) && list_tensors(self);
+    return made;
 }
 
 static PyObject *new_module(PyTypeObject *type, PyObject *args, PyObject *keywords)
@@ -190,23 +216,32 @@ static PyObject *new_module(PyTypeObject *type, PyObject *args, PyObject *keywor
     if (!PyArg_ParseTuple(args, "zz*I", &path, &bytes, &threads)) {
         return NULL;
     }
-    allocfunc allocate = (allocfunc)PyType_GetSlot(type, Py_tp_alloc);
-    PyObject *made = allocate(type, 0);
-    if (made != NULL) {
-        sxp_module *self = module_of(made);
-        self->owner = PyImport_ImportModule("symplex._c");
-        self->state = self->owner != NULL ? PyModule_GetState(self->owner) : NULL;
-        self->lock = PyThread_allocate_lock();
-        if (self->state != NULL && self->lock == NULL) {
-            (void)PyErr_NoMemory();
-        }
-        if (self->state == NULL || self->lock == NULL ||
-            !open_module(self, path, &bytes, threads)) {
-            Py_CLEAR(made);
-        }
+    PyObject *made = allocate_module(type);
+    if (made != NULL && !open_module(module_of(made), path, &bytes, threads)) {
+        Py_CLEAR(made);
     }
     if (bytes.obj != NULL) {
         PyBuffer_Release(&bytes);
+    }
+    return made;
+}
+
+/* It begins as a module that was opened does; what Python keeps of a module it has for itself. */
+static PyObject *share(PyObject *object, PyObject *ignored)
+{
+    sxp_module *from = module_of(object);
+    PyObject *made = allocate_module(Py_TYPE(object));
+    (void)ignored;
+    if (made != NULL) {
+        sxp_module *self = module_of(made);
+        symplex_error error;
+        symplex_code code;
+        Py_BEGIN_ALLOW_THREADS;
+        code = symplex_module_share(from->module, &self->module, &error);
+        Py_END_ALLOW_THREADS;
+        if (!list_all(self, code, &error)) {
+            Py_CLEAR(made);
+        }
     }
     return made;
 }
@@ -217,11 +252,11 @@ static void free_module(PyObject *object)
     PyTypeObject *type = Py_TYPE(object);
     PyObject_GC_UnTrack(object);
     symplex_module_close(self->module);
+    sxp_weights_free(self);
     for (size_t role = 0; role < ROLE_COUNT; role++) {
         for (size_t i = 0; i < self->role[role].count; i++) {
             Py_XDECREF(self->role[role].tensor[i].dtype_object);
             Py_XDECREF(self->role[role].tensor[i].store_object);
-            Py_XDECREF(self->role[role].tensor[i].kept);
         }
         PyMem_Free(self->role[role].tensor);
     }
@@ -239,10 +274,8 @@ static int visit_all(PyObject *object, visitproc visit, void *arg)
     sxp_module *self = module_of(object);
     Py_VISIT(Py_TYPE(object));
     Py_VISIT(self->owner);
-    for (size_t role = 0; role < ROLE_COUNT; role++) {
-        for (size_t i = 0; i < self->role[role].count; i++) {
-            Py_VISIT(self->role[role].tensor[i].kept);
-        }
+    for (size_t i = 0; self->weight != NULL && i < self->role[SYMPLEX_WEIGHT_TENSOR].count; i++) {
+        Py_VISIT(self->weight[i].object);
     }
     return 0;
 }
@@ -331,8 +364,7 @@ static PyObject *report(PyObject *object, PyObject *ignored)
 
 /* ---- weights and state ---- */
 
-/* Of this role; NULL with an exception. */
-static sxp_tensor *find(sxp_module *self, symplex_role role, const char *kind, const char *name)
+sxp_tensor *sxp_find(sxp_module *self, symplex_role role, const char *kind, const char *name)
 {
     for (size_t i = 0; i < self->role[role].count; i++) {
         if (strcmp(self->role[role].tensor[i].name, name) == 0) {
@@ -343,9 +375,8 @@ static sxp_tensor *find(sxp_module *self, symplex_role role, const char *kind, c
     return NULL;
 }
 
-/* The array of a weight or of state, which is of the tensor's type and shape. */
-static bool take(sxp_module *self, const sxp_tensor *tensor, const char *kind, PyObject *object,
-                 bool writable, sxp_array *array)
+bool sxp_take(sxp_module *self, const sxp_tensor *tensor, const char *kind, PyObject *object,
+              bool writable, sxp_array *array)
 {
     const sxp_what what = {kind, tensor->name};
     if (!sxp_array_take(self->state, object, tensor->dtype, writable, &what, array)) {
@@ -358,63 +389,13 @@ static bool take(sxp_module *self, const sxp_tensor *tensor, const char *kind, P
     return true;
 }
 
-static size_t size_of(const sxp_tensor *tensor)
+size_t sxp_size_of(const sxp_tensor *tensor)
 {
     size_t size = sxp_dtypes[tensor->dtype].bytes;
     for (uint32_t d = 0; d < tensor->rank; d++) {
         size *= (size_t)tensor->shape[d];
     }
     return size;
-}
-
-static void release_kept(PyObject *capsule)
-{
-    sxp_array *array = PyCapsule_GetPointer(capsule, "symplex.array");
-    if (array != NULL) {
-        sxp_array_release(array);
-        PyMem_Free(array);
-    }
-}
-
-static PyObject *bind_weight(PyObject *object, PyObject *args)
-{
-    sxp_module *self = module_of(object);
-    const char *name;
-    PyObject *given;
-    if (!PyArg_ParseTuple(args, "sO", &name, &given)) {
-        return NULL;
-    }
-    sxp_tensor *tensor = find(self, SYMPLEX_WEIGHT_TENSOR, "weight", name);
-    sxp_array *array = tensor != NULL ? PyMem_Calloc(1, sizeof(*array)) : NULL;
-    if (array == NULL) {
-        return tensor != NULL ? PyErr_NoMemory() : NULL;
-    }
-    if (!take(self, tensor, "weight", given, false, array)) {
-        PyMem_Free(array);
-        return NULL;
-    }
-    PyObject *kept = PyCapsule_New(array, "symplex.array", release_kept);
-    if (kept == NULL) {
-        sxp_array_release(array);
-        PyMem_Free(array);
-        return NULL;
-    }
-    symplex_error error;
-    symplex_code code;
-    Py_BEGIN_ALLOW_THREADS;
-    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
-    code = symplex_module_bind(self->module, tensor->index, array->data, size_of(tensor), &error);
-    PyThread_release_lock(self->lock);
-    Py_END_ALLOW_THREADS;
-    if (code != SYMPLEX_OK) {
-        Py_DECREF(kept);
-        sxp_raise(self->state, &error, NULL);
-        return NULL;
-    }
-    PyObject *before = tensor->kept;
-    tensor->kept = kept; /* the module reads it until another is bound */
-    Py_XDECREF(before);
-    return Py_NewRef(Py_None);
 }
 
 /* (name, array, write): copies state out, or in. */
@@ -428,8 +409,8 @@ static PyObject *state(PyObject *object, PyObject *args)
     if (!PyArg_ParseTuple(args, "sOp", &name, &given, &write)) {
         return NULL;
     }
-    sxp_tensor *tensor = find(self, SYMPLEX_STATE_TENSOR, "state", name);
-    if (tensor == NULL || !take(self, tensor, "state", given, write == 0, &array)) {
+    sxp_tensor *tensor = sxp_find(self, SYMPLEX_STATE_TENSOR, "state", name);
+    if (tensor == NULL || !sxp_take(self, tensor, "state", given, write == 0, &array)) {
         return NULL;
     }
     symplex_error error;
@@ -437,9 +418,9 @@ static PyObject *state(PyObject *object, PyObject *args)
     Py_BEGIN_ALLOW_THREADS;
     (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
     code = write != 0 ? symplex_module_state_write(self->module, tensor->index, array.data,
-                                                   size_of(tensor), &error)
+                                                   sxp_size_of(tensor), &error)
                       : symplex_module_state_read(self->module, tensor->index, array.data,
-                                                  size_of(tensor), &error);
+                                                  sxp_size_of(tensor), &error);
     PyThread_release_lock(self->lock);
     Py_END_ALLOW_THREADS;
     sxp_array_release(&array);
@@ -479,7 +460,13 @@ static PyMethodDef methods[] = {
     {"_symbols", symbols, METH_NOARGS, "{name: [(low, high, step)]}"},
     {"_describe", describe, METH_NOARGS, "What symplex_module_describe says."},
     {"_report", report, METH_NOARGS, "The report of the compiler as JSON."},
-    {"_bind_weight", bind_weight, METH_VARARGS, "(name, array): borrowed until the next one."},
+    {"_bind_weight", sxp_bind_weight, METH_VARARGS, "(name, array): used until the next one."},
+    {"_bind_weights", sxp_bind_weights, METH_VARARGS,
+     "(arrays, owners): all weights, and the objects whose changes _holds looks for, or None."},
+    {"_holds", sxp_holds, METH_VARARGS,
+     "(owners, content): bound to these objects, which lie where they did; with `content`: as they "
+     "are now."},
+    {"_share", share, METH_NOARGS, "Another module of the same code, with weights of its own."},
     {"_state", state, METH_VARARGS,
      "(name, array, write): copies state out of or into the module."},
     {"_reset_state", reset_state, METH_NOARGS, "All state gets its first values."},

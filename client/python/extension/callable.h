@@ -3,6 +3,9 @@
 #define SX_CLIENT_PYTHON_CALLABLE_H
 #include "client/python/extension/extension.h"
 
+/* Words of 8 bytes of a weight, evenly apart, that tell whether it was changed behind the back of whoever counts. */
+#define SXP_SAMPLES 4
+
 typedef struct {
     size_t index; /* in the interface of the module */
     const char *name;
@@ -13,13 +16,29 @@ typedef struct {
     size_t alias; /* of an output in place of an input: that input's place among the inputs */
     PyObject *dtype_object; /* of an output: numpy's; NULL until it is needed */
     PyObject *store_object; /* what the memory is made as, where that has another type */
-    PyObject *kept;         /* of a weight: what holds its memory */
 } sxp_tensor;
 
 typedef struct {
     sxp_tensor *tensor;
     size_t count;
 } sxp_list;
+
+/* What a weight is bound to. */
+typedef struct {
+    PyObject *object; /* that was given, where `memory` does not hold it itself; else NULL */
+    sxp_array memory; /* of it */
+    /* The object whose changes are looked for, and how it was when it was bound. It is not held: who asks says that it
+     * lives. NULL: none was named. */
+    const PyObject *owner;
+    const void *address;
+    int64_t stride[SYMPLEX_RANK_MAX];
+    uint64_t version;
+    bool versioned; /* it counts its changes */
+    bool sampled;
+    uint64_t sample[SXP_SAMPLES]; /* of its bytes */
+    uint64_t number;              /* what the library is told of it as its version */
+    bool packed;                  /* the library does work on it once */
+} sxp_weight;
 
 typedef struct {
     PyObject_HEAD symplex_module *module;
@@ -31,6 +50,8 @@ typedef struct {
     sxp_list role[SYMPLEX_STATE_TENSOR + 1];
     symplex_symbol *symbol;
     size_t symbol_count;
+    sxp_weight *weight; /* [role[SYMPLEX_WEIGHT_TENSOR].count] */
+    uint64_t binds;     /* counts */
 } sxp_module;
 
 /* module(*args, **keywords). */
@@ -42,4 +63,18 @@ PyObject *sxp_shape_text(const sxp_module *module, const sxp_tensor *tensor);
 /* The shape is that of the tensor for these values of the symbols; one of 0 is learned from it. */
 bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
                      const sxp_what *what, int64_t *value);
+/* Of this role; NULL with an exception. */
+sxp_tensor *sxp_find(sxp_module *self, symplex_role role, const char *kind, const char *name);
+/* The array of a weight or of state, which is of the tensor's type and shape. */
+bool sxp_take(sxp_module *self, const sxp_tensor *tensor, const char *kind, PyObject *object,
+              bool writable, sxp_array *array);
+/* Bytes of a weight or of state. */
+size_t sxp_size_of(const sxp_tensor *tensor);
+
+/* Records of the weights, and their end. */
+bool sxp_weights_make(sxp_module *self);
+void sxp_weights_free(sxp_module *self);
+PyObject *sxp_bind_weight(PyObject *object, PyObject *args);
+PyObject *sxp_bind_weights(PyObject *object, PyObject *args);
+PyObject *sxp_holds(PyObject *object, PyObject *args);
 #endif

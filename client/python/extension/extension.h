@@ -24,7 +24,8 @@ typedef struct {
     PyObject *layout_error;              /* with gaps, read-only, on a GPU, overlapping */
     PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
     PyObject *session;                    /* of compilations; NULL: none */
-    PyObject *before_run; /* is called before each run of a module; NULL: nothing is */
+    PyObject *before_run;   /* is called before each run of a module; NULL: nothing is */
+    PyObject *version_word; /* "_version", where PyTorch counts the changes of a tensor */
     /* Classes of arrays with DLPack's table of C functions, and that table; the latest one takes the place of the
      * oldest. */
     PyObject *exchange_class[SXP_EXCHANGE_COUNT];
@@ -76,6 +77,10 @@ typedef struct {
 bool sxp_array_take(sxp_state *state, PyObject *object, symplex_dtype dtype, bool writable,
                     const sxp_what *what, sxp_array *array);
 void sxp_array_release(sxp_array *array); /* also of a zero struct */
+/* Where the elements of a tensor lie that has DLPack's table or a method `data_ptr`, and of the first kind its strides;
+ * NULL and zeros of any other object. False with an exception. */
+bool sxp_array_place(sxp_state *state, PyObject *object, const void **address,
+                     int64_t stride[SYMPLEX_RANK_MAX]);
 
 /* ---- the type symplex._c.Module ---- */
 

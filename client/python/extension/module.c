@@ -101,7 +101,7 @@ static PyObject **field_of(sxp_state *state, size_t index)
     PyObject **field[] = {&state->by_code,     &state->error,        &state->dtype_error,
                           &state->shape_error, &state->layout_error, &state->empty,
                           &state->asarray,     &state->dtype_of,     &state->session,
-                          &state->before_run};
+                          &state->before_run,  &state->version_word};
     size_t count = sizeof(field) / sizeof(field[0]);
     return index < count                        ? field[index]
            : index - count < SXP_EXCHANGE_COUNT ? &state->exchange_class[index - count]

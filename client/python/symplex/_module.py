@@ -4,7 +4,7 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from typing import Any, NamedTuple, Union
+from typing import Any, Mapping, NamedTuple, Union
 
 from symplex import _c
 
@@ -83,8 +83,25 @@ class Module(_c.Module):
         return self._profile(*args, **keywords)
 
     def bind_weight(self, name: str, array: Any) -> None:
-        """Gives a weight its memory, which is used where it lies, until another is bound."""
+        """Gives a weight its memory, which is used where it lies, until another is bound. What is made of weights
+        alone, such as other layouts, is made by the next call and kept: who changes elements binds the weight again."""
         self._bind_weight(name, array)
+
+    def bind_weights(self, arrays: Mapping[str, Any]) -> None:
+        """The same of all weights, by their names; none is bound where one is refused."""
+        names = [t.name for t in self.weights]
+        wrong = sorted(set(names) ^ set(arrays))
+        if wrong:
+            raise KeyError(f"weights: {', '.join(wrong)}; the module has {', '.join(names) or 'none'}")
+        self._bind_weights(tuple(arrays[name] for name in names), None)
+
+    def share(self) -> "Module":
+        """Another module of the same code, threads and file, with weights, state and a lock of its own: for several
+        sets of weights, also called by several threads at the same time. It begins as one that was loaded."""
+        made: Module = self._share()
+        made.file, made.compiled = self.file, self.compiled
+        _OPEN.add(made)
+        return made
 
     def read_state(self, name: str, out: Any) -> Any:
         """Copies a state tensor into `out`."""

@@ -177,6 +177,47 @@ def test_weights_are_bound_and_kept():
     assert sys.getrefcount(last[0]) == last[1] + 1, "only this test's tuple keeps it now"
     fails(symplex.ShapeError, f"weight '{names[0]}'", without.bind_weight, names[0], numbers(3))
     fails(KeyError, "no weight 'z'", without.bind_weight, "z", x)
+    fails(TypeError, "a tuple of the", without._holds, (x,), True)
+
+
+def test_handles_have_weights_of_their_own():
+    text = """sx 1
+graph "layer" {
+    %0 = parameter {name = "x", weight = 0} : f32[5, 48]
+    %1 = parameter {name = "w", weight = 1} : f32[48, 72]
+    %2 = parameter {name = "b", weight = 1} : f32[5, 72]
+    %3 = dot_general(%0, %1) {lhs_contract = [1], rhs_contract = [0]} : f32[5, 72]
+    %4 = add(%3, %2) : f32[5, 72]
+    return %4 as "y"
+}
+"""
+    whole = np.random.default_rng(7).integers
+
+    def numbers_of(*shape):
+        return whole(-4, 5, shape).astype(np.float32)
+
+    first = symplex.compile(text, threads=2)
+    modules = [first, first.share(), first.share().share()]
+    sets = [{"w": numbers_of(48, 72), "b": numbers_of(5, 72)} for _ in modules]
+    x = numbers_of(5, 48)
+    assert modules[1].compiled == first.compiled and modules[1].weights == first.weights
+    fails(symplex.InputError, "is not bound", modules[2], x)
+    for module, weights in zip(modules, sets):
+        module.bind_weights(weights)
+    for _ in range(2):
+        for module, weights in zip(modules, sets):
+            assert np.array_equal(module(x), x @ weights["w"] + weights["b"])
+    sets[0]["w"] += 1
+    assert not np.array_equal(first(x), x @ sets[0]["w"] + sets[0]["b"]), "work on it is done when it is bound"
+    first.bind_weights(sets[0])
+    assert np.array_equal(first(x), x @ sets[0]["w"] + sets[0]["b"])
+    before = first(x)
+    fails(KeyError, "weights: w; the module has w, b", first.bind_weights, {"b": sets[1]["b"]})
+    fails(symplex.ShapeError, "weight 'b'", first.bind_weights, {"w": sets[1]["w"], "b": numbers_of(4)})
+    assert np.array_equal(first(x), before), "none is bound where one is refused"
+    del first, modules[0]
+    gc.collect()
+    assert np.array_equal(modules[0](x), x @ sets[1]["w"] + sets[1]["b"])
 
 
 # ---- ways in ----

@@ -11,10 +11,12 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from symplex._errors import UsageError
+from symplex.torch._lower import arguments_of
 from symplex.torch._parts import Built, Options, build
+from symplex.torch._weights import mark_static, mode_of
 
 _OPTIONS = ("target", "exact", "approximate", "range_any", "refresh", "objective", "disabled_rules", "daemon", "socket",
-            "threads", "message", "progress")
+            "threads", "message", "progress", "freeze")
 # Operators that stay whole: the compiler has them, or a form that is better than the decomposition.
 _WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "silu", "embedding_dense_backward", "baddbmm", "addmv",
           "select_scatter", "slice_scatter", "tril", "triu", "roll", "leaky_relu", "elu", "stack")
@@ -42,6 +44,7 @@ def _warm() -> Any:
 def options_of(given: dict[str, Any] | None) -> Options:
     given = dict(given or {})
     strict, warm = bool(given.pop("strict", False)), bool(given.pop("warm", True))
+    given["freeze"] = mode_of(given.get("freeze", "auto"))
     unknown = sorted(set(given) - set(_OPTIONS))
     if unknown:
         raise UsageError(f"symplex.torch, options: {', '.join(unknown)}; known are strict, warm, {', '.join(_OPTIONS)}")
@@ -50,20 +53,25 @@ def options_of(given: dict[str, Any] | None) -> Options:
 
 def backend(module: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any] | None = None,
             mode: str | None = None) -> Callable[..., Any]:
-    """`torch.compile(model, backend="symplex", options={...})`: "strict", "warm", and options of symplex.compile."""
+    """`torch.compile(model, backend="symplex", options={...})`: "strict", "warm", "freeze" (`_weights`),
+    and options of symplex.compile."""
     if mode not in (None, "default"):
         raise UsageError(f"torch.compile, mode: {mode!r}, known is 'default'")
     settings = options_of(options)
 
     def make(forward: Callable[[Built], None], backward: Callable[[Built], None]) -> Callable[..., Any]:
         """By AOT autograd; both are told what was built."""
-        def compiler(told: Callable[[Built], None], graph: fx.GraphModule, example: list[Any]) -> Callable[..., Any]:
+        def compiler(told: Callable[[Built], None], infers: bool, graph: fx.GraphModule,
+                     example: list[Any]) -> Callable[..., Any]:
+            if infers:
+                mark_static([n for n in arguments_of(graph.graph) if n.op != "get_attr"], settings.compiling["freeze"])
             built = build(graph, settings)
             told(built)
             return built.boxed()
 
-        ahead, back = functools.partial(compiler, forward), functools.partial(compiler, backward)
-        return aot_autograd(fw_compiler=ahead, bw_compiler=back, inference_compiler=ahead,
+        ahead, back = functools.partial(compiler, forward, False), functools.partial(compiler, backward, False)
+        return aot_autograd(fw_compiler=ahead, bw_compiler=back,
+                            inference_compiler=functools.partial(compiler, forward, True),
                             decompositions=decompositions(),
                             partition_fn=min_cut_rematerialization_partition)(module, inputs)
 

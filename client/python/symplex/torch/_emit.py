@@ -112,8 +112,9 @@ class Emitter:
         """Element by element: all operands have the shape of the result."""
         return self.emit(operation, operands, attributes, dtype or operands[-1].dtype, operands[-1].shape)
 
-    def parameter(self, name: str, dtype: str, shape: Sequence[Any]) -> Value:
-        return self.emit("parameter", (), f'name = "{name}", weight = 0', dtype, shape)
+    def parameter(self, name: str, dtype: str, shape: Sequence[Any], weight: bool = False) -> Value:
+        """An argument of each call, or a weight, which is bound once."""
+        return self.emit("parameter", (), f'name = "{name}", weight = {int(weight)}', dtype, shape)
 
     def constant(self, value: Any, dtype: str, shape: Sequence[Any] = ()) -> Value:
         """A number in all places of `shape`."""

@@ -18,6 +18,7 @@ from symplex.torch._backend import broken_up, options_of
 from symplex.torch._graph import is_symbolic
 from symplex.torch._lower import arguments_of
 from symplex.torch._parts import build
+from symplex.torch._weights import mark
 
 _WRITES = (OutputKind.BUFFER_MUTATION, OutputKind.PARAMETER_MUTATION, OutputKind.USER_INPUT_MUTATION)
 
@@ -51,7 +52,10 @@ class Exported:
         self._inputs = [n for n, given in zip(self._nodes, self._given) if given is None]
         self._places = {n.name: i for i, n in enumerate(self._inputs)}
         _without_assertions(lowered.graph_module)
-        self._run = build(lowered.graph_module, options_of(options)).boxed()
+        settings, changed = options_of(options), {name for _, name in self._writes}
+        mark(self._nodes, [i for i, name in enumerate(self._given) if name is not None and name not in changed],
+             settings.compiling["freeze"])
+        self._run = build(lowered.graph_module, settings).boxed()
 
     def _check(self, values: list[Any]) -> None:
         """What the graph promises of its arguments is what was compiled for."""
@@ -92,9 +96,9 @@ class Exported:
             raise InputError(f"arguments {spec}, exported for {self._in_spec}")
         self._check(values)
         rest = iter(values)
-        given = [self.state[name] if name is not None else next(rest) for name in self._given]
         with torch.no_grad():
-            made = self._run([x.detach() if isinstance(x, torch.Tensor) else x for x in given])
+            given = [self.state[name] if name is not None else _plain(next(rest)) for name in self._given]
+            made = self._run(given)
             results = []
             for (kind, name), value in zip(self._writes, made):
                 if kind is OutputKind.USER_INPUT_MUTATION:
@@ -118,6 +122,10 @@ def _without_assertions(module: fx.GraphModule) -> None:
         if all(v is None or holds.get(name) == v for name, v in said.items()):
             module.graph.erase_node(node)
     module.recompile()
+
+
+def _plain(x: Any) -> Any:
+    return x.detach() if isinstance(x, torch.Tensor) else x
 
 
 def _text(x: Any) -> str:

@@ -9,6 +9,8 @@ import sympy
 import torch
 from torch import fx
 
+from symplex.torch._weights import MARK, is_marked
+
 
 def is_symbolic(value: Any) -> bool:
     return isinstance(value, (torch.SymInt, torch.SymBool, torch.SymFloat, sympy.Basic))
@@ -70,8 +72,8 @@ class _Operator:
         return getattr(getattr(getattr(torch.ops, self.space), self.name), self.overload)
 
 
-# Of a node: what it is, its name, what it calls, arguments, keywords, and what its value is.
-Row = tuple[str, str, Any, tuple[Any, ...], dict[str, Any], Any]
+# Of a node: what it is, its name, what it calls, arguments, keywords, what its value is, and whether it is a weight.
+Row = tuple[str, str, Any, tuple[Any, ...], dict[str, Any], Any, bool]
 
 
 def _named(target: Any) -> Any:
@@ -86,7 +88,8 @@ def rows_of(graph: fx.Graph) -> list[Row]:
     rows = []
     for node in graph.nodes:
         args, keywords = fx.node.map_arg((node.args, node.kwargs), place.__getitem__)
-        rows.append((node.op, node.name, _named(node.target), args, dict(keywords), _described(node.meta.get("val"))))
+        rows.append((node.op, node.name, _named(node.target), args, dict(keywords), _described(node.meta.get("val")),
+                     is_marked(node)))
     return rows
 
 
@@ -97,11 +100,12 @@ def graph_of(rows: list[Row]) -> fx.Graph:
     def node_at(x: Any) -> Any:
         return nodes[x.index] if isinstance(x, _Place) else x
 
-    for op, name, target, args, keywords, value in rows:
+    for op, name, target, args, keywords, value, weight in rows:
         args, keywords = fx.node.map_aggregate((args, keywords), node_at)
         target = target.found() if isinstance(target, _Operator) else target
         node = graph.create_node(op, target, args, keywords, name)
         if value is not None:
             node.meta["val"] = value
+        node.meta[MARK] = weight
         nodes.append(node)
     return graph

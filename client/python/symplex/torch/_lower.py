@@ -13,6 +13,7 @@ from symplex.torch._emit import Emitter, Unsupported, Value
 from symplex.torch._fold import folded
 from symplex.torch._graph import is_symbolic, is_tensor
 from symplex.torch._table import Handler, Type, find, torch_type
+from symplex.torch._weights import is_marked
 
 Resolve = Callable[[Any], Any]
 
@@ -224,9 +225,10 @@ class _Lowering:
         perm = None if perm == list(range(len(kind.shape))) else perm
         name = f"x{len(self.inputs)}"
         self.inputs.append(Input(self.place[node], perm))
+        weight = is_marked(node)
         if perm is None:
-            return self.e.parameter(name, kind.dtype, kind.shape)
-        lying = self.e.parameter(name, kind.dtype, [kind.shape[d] for d in perm])
+            return self.e.parameter(name, kind.dtype, kind.shape, weight)
+        lying = self.e.parameter(name, kind.dtype, [kind.shape[d] for d in perm], weight)
         return self.e.transpose(lying, [perm.index(d) for d in range(len(perm))])
 
     def output(self, node: fx.Node) -> tuple[Value, Output]:

@@ -36,7 +36,7 @@ def _run(key: Any, body: Callable[[Emitter, list[Value]], list[Value]], args: Se
                           [Result("output", i, []) for i in range(len(results))])
         if len(_entries) >= _ENTRIES_MAX:
             _entries.pop(next(iter(_entries)))
-        entry = _entries[whole] = Entry(program, compiled(program.text, _OPTIONS))
+        entry = _entries[whole] = Entry(program, compiled(program.text, _OPTIONS), False)
     return entry.call([x.detach() for x in args])
 
 

@@ -17,6 +17,7 @@ from symplex._module import Module, load
 from symplex.torch._emit import Unsupported
 from symplex.torch._graph import expression, graph_of, is_symbolic, is_tensor, rows_of
 from symplex.torch._lower import Program, arguments_of, lower
+from symplex.torch._weights import Sets, is_marked, mark
 
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
@@ -34,6 +35,7 @@ def compiled(text: str | None, options: dict[str, Any]) -> Module | None:
     """Equal programs, as equal layers are, are one module."""
     if text is None:
         return None
+    options = {k: v for k, v in options.items() if k != "freeze"}
     key = text, tuple(sorted((k, repr(v)) for k, v in options.items()))
     module = _modules.get(key)
     if module is None:
@@ -52,13 +54,13 @@ def opened(made: bytes, options: dict[str, Any]) -> Module:
 
 class Entry:
     """A program for some extents, and its module. `call(args)` gives the results; it is Python that is written for the
-    program, as each loop over arguments would cost as much as a small kernel does."""
+    program, as each loop over arguments would cost as much as a small kernel does. `freeze`: as in `_weights`."""
 
-    def __init__(self, program: Program, module: Module | None) -> None:
+    def __init__(self, program: Program, module: Module | None, freeze: Any) -> None:
         self.program, self.module = program, module
         known: dict[str, Any] = {"module": module, "empty": _empty, "LayoutError": LayoutError, "cpu": _CPU,
                                  "torch_empty": torch.empty}
-        lines = _module_call(program, module, known) if module is not None else []
+        lines = _module_call(program, module, freeze, known) if module is not None else []
         results = []
         for i, (kind, at, views) in enumerate(program.results):
             text = f"o{at}" if kind == "output" else f"args[{at}]" if kind == "input" else f"number{i}"
@@ -77,7 +79,7 @@ def _viewed(operator: Any, further: tuple[Any, ...], keywords: dict[str, Any], x
     return operator(x, *further, **keywords)
 
 
-def _module_call(program: Program, module: Module, known: dict[str, Any]) -> list[str]:
+def _module_call(program: Program, module: Module, freeze: Any, known: dict[str, Any]) -> list[str]:
     """Lines that make the outputs o0, o1, ... and run the module."""
     lines, lying = [], []
     for i, output in enumerate(program.outputs):
@@ -86,7 +88,11 @@ def _module_call(program: Program, module: Module, known: dict[str, Any]) -> lis
         if output.plain:
             lines.append(f"p{i} = torch_empty({tuple(output.shape)}, dtype=type{i}, device=cpu)")
         lying.append(f"p{i}" if output.plain else f"o{i}" if output.perm is None else f"o{i}.permute({output.perm})")
-    used = [program.inputs[int(t.name[len("x"):])] for t in module.inputs]
+    used, bound = ([program.inputs[int(t.name[len("x"):])] for t in tensors]
+                   for tensors in (module.inputs, module.weights))
+    if bound:
+        known["sets_of"] = Sets(module, [i.perm for i in bound], freeze).of
+        lines.append(f"module = sets_of(({''.join(f'args[{i.at}], ' for i in bound)}))")
     given = [f"args[{i.at}]" + (f".permute({i.perm})" if i.perm is not None else "") for i in used]
     order = [int(t.name[len("out"):]) for t in module.outputs]  # a module has an order of its own
     out = f"out = ({''.join(lying[i] + ', ' for i in order)})"
@@ -109,6 +115,9 @@ class Part:
                 tensor = _attribute(graph_module, node.target)
                 node.meta.setdefault("val", tensor)
                 self.constants.append((i, tensor))
+        self.freeze = options.get("freeze", False)
+        if any(is_marked(n) for n in arguments):  # a graph of inference
+            mark(arguments, [i for i, _ in self.constants], self.freeze)
         self.symbols = _sources(arguments)
         self.rows = pickle.dumps(rows_of(graph), protocol=5) if self.symbols else None
         self._begin()
@@ -128,13 +137,13 @@ class Part:
         """What a process needs that has not seen the graph."""
         own = {k: (program._replace(text=None), module) for k, (program, module) in self.own.items()}
         wide = [(high, program._replace(text=None), module) for high, program, module in self.wide]
-        return self.rows, self.symbols, own, wide, self.intervals, self.constants
+        return self.rows, self.symbols, own, wide, self.intervals, self.constants, self.freeze
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.options: dict[str, Any] = {}
         self._begin()
-        self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants = state
-        self.entries = {key: Entry(program, module) for key, (program, module) in self.own.items()}
+        self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants, self.freeze = state
+        self.entries = {key: Entry(program, module, self.freeze) for key, (program, module) in self.own.items()}
         if not self.symbols:
             self.only = None if self.constants else self.entries[()].call
 
@@ -161,7 +170,7 @@ class Part:
         if len(self.own) < _KEPT_MAX:
             self.own[key] = program, module
             self.changed()
-        return Entry(program, module)
+        return Entry(program, module, self.freeze)
 
     def _of_interval(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
         """One module serves all extents from 2 to a power of two beyond those of its first call. It takes as long to
@@ -171,7 +180,7 @@ class Part:
             return None
         for (high, program, module) in self.wide:
             if all(n <= h for n, h in zip(key, high)):
-                return Entry(program.at(lambda n: _number(n, known)), module)
+                return Entry(program.at(lambda n: _number(n, known)), module, self.freeze)
         high = tuple(max(_HIGH_MIN, 1 << (n * _HIGH_TIMES - 1).bit_length()) for n in key)
         names = [str(symbol) for symbol, _, _ in self.symbols]
         declared = ", ".join(f"{name} in [2, {h}]" for name, h in zip(names, high))
@@ -185,7 +194,7 @@ class Part:
         self.wide.append((high, program, module))
         if len(self.wide) < _KEPT_MAX:
             self.changed()
-        return Entry(program.at(lambda n: _number(n, known)), module)
+        return Entry(program.at(lambda n: _number(n, known)), module, self.freeze)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         if self.only is not None:

@@ -1,0 +1,249 @@
+/* weights.c - weights of a module: binding them, and whether what they were bound to is still as it was. */
+#include "client/python/extension/callable.h"
+
+#include <string.h>
+
+static sxp_module *module_of(PyObject *self)
+{
+    return (sxp_module *)(void *)self;
+}
+
+bool sxp_weights_make(sxp_module *self)
+{
+    const sxp_list *list = &self->role[SYMPLEX_WEIGHT_TENSOR];
+    self->weight = PyMem_Calloc(list->count + 1, sizeof(*self->weight));
+    if (self->weight == NULL) {
+        return PyErr_NoMemory() != NULL;
+    }
+    for (size_t i = 0; i < list->count; i++) {
+        self->weight[i].packed =
+            symplex_module_weight_packed(self->module, list->tensor[i].index) != 0;
+    }
+    return true;
+}
+
+static void release(sxp_weight *weight)
+{
+    sxp_array_release(&weight->memory);
+    Py_CLEAR(weight->object);
+}
+
+void sxp_weights_free(sxp_module *self)
+{
+    for (size_t i = 0; self->weight != NULL && i < self->role[SYMPLEX_WEIGHT_TENSOR].count; i++) {
+        release(&self->weight[i]);
+    }
+    PyMem_Free(self->weight);
+    self->weight = NULL;
+}
+
+/* ---- how an object is ---- */
+
+/* Words of a weight of `size` bytes; of one that is shorter than a word, all of it. */
+static void sample(const void *memory, size_t size, uint64_t word[SXP_SAMPLES])
+{
+    memset(word, 0, SXP_SAMPLES * sizeof(*word));
+    if (size < sizeof(*word)) {
+        memcpy(word, memory, size);
+        return;
+    }
+    for (size_t i = 0; i < SXP_SAMPLES; i++) {
+        size_t at = (size - sizeof(*word)) / (SXP_SAMPLES - 1) * i;
+        memcpy(&word[i], (const char *)memory + at, sizeof(*word));
+    }
+}
+
+/* How often PyTorch says that a tensor was changed; false: it does not count, as of one that was made in its inference
+ * mode. No exception is left. */
+static bool read_version(sxp_state *state, PyObject *object, uint64_t *version)
+{
+    if (state->version_word == NULL) {
+        state->version_word = PyUnicode_InternFromString("_version");
+    }
+    PyObject *number =
+        state->version_word != NULL ? PyObject_GetAttr(object, state->version_word) : NULL;
+    *version = number != NULL ? PyLong_AsUnsignedLongLong(number) : 0;
+    Py_XDECREF(number);
+    bool good = number != NULL && !PyErr_Occurred();
+    PyErr_Clear();
+    return good;
+}
+
+/* Notes how the owner of a weight is now. False with an exception. */
+static bool note(sxp_state *state, PyObject *owner, size_t size, sxp_weight *weight)
+{
+    weight->owner = owner;
+    if (!sxp_array_place(state, owner, &weight->address, weight->stride)) {
+        return false;
+    }
+    weight->versioned = read_version(state, owner, &weight->version);
+    weight->sampled = weight->address == weight->memory.data && size > 0;
+    if (weight->sampled) {
+        sample(weight->address, size, weight->sample);
+    }
+    return true;
+}
+
+/* 1: the owner of the weight is as it was; 0: not; -1: an exception. */
+static int is_as_noted(sxp_state *state, PyObject *owner, size_t size, bool content,
+                       const sxp_weight *weight)
+{
+    const void *address;
+    int64_t stride[SYMPLEX_RANK_MAX];
+    uint64_t version, word[SXP_SAMPLES];
+    if (weight->owner != owner) {
+        return 0;
+    }
+    if (!sxp_array_place(state, owner, &address, stride)) {
+        return -1;
+    }
+    if (address != weight->address || memcmp(stride, weight->stride, sizeof(stride)) != 0) {
+        return 0;
+    }
+    bool copied = weight->address != weight->memory.data; /* as it had gaps */
+    if (!content || (!weight->packed && !copied)) {
+        return 1; /* a run reads it where it lies */
+    }
+    if (!weight->versioned || !read_version(state, owner, &version) || version != weight->version) {
+        return 0; /* of what is not counted nobody knows */
+    }
+    if (weight->sampled) {
+        sample(address, size, word);
+    }
+    return !weight->sampled || memcmp(word, weight->sample, sizeof(word)) == 0;
+}
+
+/* Two notes of one owner, between which it did not change. */
+static bool is_noted_alike(const sxp_weight *a, const sxp_weight *b)
+{
+    return a->owner != NULL && a->owner == b->owner && a->memory.data == b->memory.data &&
+           a->address == b->address && memcmp(a->stride, b->stride, sizeof(a->stride)) == 0 &&
+           a->versioned && b->versioned && a->version == b->version && a->sampled == b->sampled &&
+           memcmp(a->sample, b->sample, sizeof(a->sample)) == 0;
+}
+
+/* ---- binding ---- */
+
+/* `made` takes the places of what the weights `first`, ... were bound to, once the library has them. */
+static bool bind(sxp_module *self, size_t first, size_t count, sxp_weight *made)
+{
+    symplex_error error;
+    symplex_code code;
+    const sxp_tensor *tensor = self->role[SYMPLEX_WEIGHT_TENSOR].tensor + first;
+    symplex_weight *given = PyMem_Calloc(count + 1, sizeof(*given));
+    if (given == NULL) {
+        return PyErr_NoMemory() != NULL;
+    }
+    for (size_t i = 0; i < count; i++) {
+        made[i].packed = self->weight[first + i].packed;
+        made[i].number = is_noted_alike(&self->weight[first + i], &made[i])
+                             ? self->weight[first + i].number
+                             : ++self->binds;
+        given[i] = (symplex_weight){tensor[i].index, made[i].memory.data, sxp_size_of(&tensor[i]),
+                                    made[i].number};
+    }
+    Py_BEGIN_ALLOW_THREADS;
+    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    code = symplex_module_bind_weights(self->module, given, count, NULL, &error);
+    PyThread_release_lock(self->lock);
+    Py_END_ALLOW_THREADS;
+    PyMem_Free(given);
+    if (code != SYMPLEX_OK) {
+        sxp_raise(self->state, &error, NULL);
+        return false;
+    }
+    for (size_t i = 0; i < count; i++) {
+        sxp_weight before = self->weight[first + i];
+        self->weight[first + i] = made[i];
+        made[i] = before; /* the caller releases it */
+    }
+    return true;
+}
+
+static bool take(sxp_module *self, const sxp_tensor *tensor, PyObject *object, sxp_weight *weight)
+{
+    if (!sxp_take(self, tensor, "weight", object, false, &weight->memory)) {
+        return false;
+    }
+    bool held = weight->memory.view.obj != NULL || weight->memory.managed != NULL;
+    weight->object = held ? NULL : Py_NewRef(object);
+    return true;
+}
+
+PyObject *sxp_bind_weight(PyObject *object, PyObject *args)
+{
+    sxp_module *self = module_of(object);
+    const char *name;
+    PyObject *given;
+    sxp_weight made = {.object = NULL};
+    if (!PyArg_ParseTuple(args, "sO", &name, &given)) {
+        return NULL;
+    }
+    sxp_tensor *tensor = sxp_find(self, SYMPLEX_WEIGHT_TENSOR, "weight", name);
+    bool good = tensor != NULL && take(self, tensor, given, &made) &&
+                bind(self, (size_t)(tensor - self->role[SYMPLEX_WEIGHT_TENSOR].tensor), 1, &made);
+    release(&made);
+    return good ? Py_NewRef(Py_None) : NULL;
+}
+
+/* All are taken before one is bound. */
+static bool bind_all(sxp_module *self, PyObject *arrays, PyObject *owners, sxp_weight *made)
+{
+    const sxp_list *list = &self->role[SYMPLEX_WEIGHT_TENSOR];
+    for (size_t i = 0; i < list->count; i++) {
+        const sxp_tensor *tensor = &list->tensor[i];
+        if (!take(self, tensor, PyTuple_GetItem(arrays, (Py_ssize_t)i), &made[i]) ||
+            (owners != Py_None && !note(self->state, PyTuple_GetItem(owners, (Py_ssize_t)i),
+                                        sxp_size_of(tensor), &made[i]))) {
+            return false;
+        }
+    }
+    return bind(self, 0, list->count, made);
+}
+
+static bool check_count(const sxp_module *self, PyObject *tuple)
+{
+    size_t count = self->role[SYMPLEX_WEIGHT_TENSOR].count;
+    if (!PyTuple_Check(tuple) || (size_t)PyTuple_Size(tuple) != count) {
+        PyErr_Format(PyExc_TypeError, "a tuple of the %zu weights of the module is needed", count);
+        return false;
+    }
+    return true;
+}
+
+PyObject *sxp_bind_weights(PyObject *object, PyObject *args)
+{
+    sxp_module *self = module_of(object);
+    PyObject *arrays, *owners;
+    size_t count = self->role[SYMPLEX_WEIGHT_TENSOR].count;
+    if (!PyArg_ParseTuple(args, "OO", &arrays, &owners) || !check_count(self, arrays) ||
+        (owners != Py_None && !check_count(self, owners))) {
+        return NULL;
+    }
+    sxp_weight *made = PyMem_Calloc(count + 1, sizeof(*made));
+    if (made == NULL) {
+        return PyErr_NoMemory();
+    }
+    bool good = bind_all(self, arrays, owners, made);
+    for (size_t i = 0; i < count; i++) {
+        release(&made[i]);
+    }
+    PyMem_Free(made);
+    return good ? Py_NewRef(Py_None) : NULL;
+}
+
+PyObject *sxp_holds(PyObject *object, PyObject *args)
+{
+    sxp_module *self = module_of(object);
+    PyObject *owners;
+    int content, same = 1;
+    const sxp_list *list = &self->role[SYMPLEX_WEIGHT_TENSOR];
+    if (!PyArg_ParseTuple(args, "Op", &owners, &content) || !check_count(self, owners)) {
+        return NULL;
+    }
+    for (size_t i = 0; same == 1 && i < list->count; i++) {
+        same = is_as_noted(self->state, PyTuple_GetItem(owners, (Py_ssize_t)i),
+                           sxp_size_of(&list->tensor[i]), content != 0, &self->weight[i]);
+    }
+    return same < 0 ? NULL : PyBool_FromLong(same);
+}
