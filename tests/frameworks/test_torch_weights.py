@@ -131,6 +131,8 @@ CHANGES = {
     "data, of the same memory as before the last": lambda m: [setattr(m.first.weight, "data", whole(48, 32))
                                                              for _ in range(3)],
     "data, turned the other way": lambda m: setattr(m.second, "data", m.second.data.t().contiguous().t()),
+    "data, of what no work is done on": lambda m: setattr(m.table, "data", whole(10, 24)),
+    "data, alike where it is looked at": lambda m: setattr(m.first.weight, "data", between(m.first.weight)),
     "elements of data": lambda m: m.first.weight.data.add_(1),
     "elements of a NumPy array": lambda m: m.first.weight.data.numpy().__iadd__(1),
     "what no work is done on": lambda m: m.table.data[:, 5].add_(3),
@@ -139,6 +141,13 @@ CHANGES = {
     "a buffer, replaced": lambda m: setattr(m, "shift", whole(24)),
     "an optimizer": lambda m: optimize(m),
 }
+
+
+def between(weight):
+    """A copy that differs in few elements."""
+    made = weight.data.clone()
+    made[1, 1:3] += 1
+    return made
 
 
 def optimize(model):
@@ -299,8 +308,9 @@ class Cache(nn.Module):
         self.weight = nn.Parameter(whole(16, 16))
 
     def forward(self, x, at):
+        before = self.rows @ self.weight
         self.rows.index_copy_(0, at, x)
-        return self.rows @ self.weight
+        return before + self.rows
 
 
 def test_what_a_graph_changes_is_no_weight():
