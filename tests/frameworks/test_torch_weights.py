@@ -133,6 +133,8 @@ CHANGES = {
     "data, turned the other way": lambda m: setattr(m.second, "data", m.second.data.t().contiguous().t()),
     "data, of what no work is done on": lambda m: setattr(m.table, "data", whole(10, 24)),
     "data, alike where it is looked at": lambda m: setattr(m.first.weight, "data", between(m.first.weight)),
+    "a row of data": lambda m: m.first.weight.data[5].add_(1),
+    "a column of data": lambda m: m.first.weight.data[:, 7].sub_(1),
     "elements of data": lambda m: m.first.weight.data.add_(1),
     "elements of a NumPy array": lambda m: m.first.weight.data.numpy().__iadd__(1),
     "what no work is done on": lambda m: m.table.data[:, 5].add_(3),
@@ -146,7 +148,7 @@ CHANGES = {
 def between(weight):
     """A copy that differs in few elements."""
     made = weight.data.clone()
-    made[1, 1:3] += 1
+    made[1, 5:7] += 1
     return made
 
 
@@ -184,7 +186,7 @@ def test_what_is_not_seen():
     check(run, model, args)
     with torch.no_grad():
         old = model(*args)
-        model.first.weight.data[1, 1:3].add_(1)
+        model.first.weight.data[1, 5:7].add_(1)
         assert not torch.equal(model(*args), old) and torch.equal(run(*args), old)
         torch.autograd.graph.increment_version(model.first.weight)
     check(run, model, args)

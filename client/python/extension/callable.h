@@ -4,7 +4,6 @@
 #include "client/python/extension/extension.h"
 
 /* Words of 8 bytes of a weight, evenly apart, that tell whether it was changed behind the back of whoever counts. */
-#define SXP_SAMPLES 4
 
 typedef struct {
     size_t index; /* in the interface of the module */
@@ -35,9 +34,9 @@ typedef struct {
     uint64_t version;
     bool versioned; /* it counts its changes */
     bool sampled;
-    uint64_t sample[SXP_SAMPLES]; /* of its bytes */
-    uint64_t number;              /* what the library is told of it as its version */
-    bool packed;                  /* the library does work on it once */
+    uint64_t sample; /* of its bytes */
+    uint64_t number; /* what the library is told of it as its version */
+    bool packed;     /* the library does work on it once */
 } sxp_weight;
 
 typedef struct {

@@ -39,18 +39,31 @@ void sxp_weights_free(sxp_module *self)
 
 /* ---- how an object is ---- */
 
-/* Words of a weight of `size` bytes; of one that is shorter than a word, all of it. */
-static void sample(const void *memory, size_t size, uint64_t word[SXP_SAMPLES])
+/* A number of a weight of `size` bytes that changes with any word on its diagonal, which passes through all its rows and
+ * columns: the first dimension are its rows. Of one that is shorter than a word, all of it counts. */
+static uint64_t sample(const sxp_tensor *tensor, const void *memory, size_t size)
 {
-    memset(word, 0, SXP_SAMPLES * sizeof(*word));
-    if (size < sizeof(*word)) {
-        memcpy(word, memory, size);
-        return;
+    uint64_t sum = 0, word = 0;
+    size_t rows = tensor->rank > 0 && tensor->shape[0] > 0 ? (size_t)tensor->shape[0] : 1;
+    size_t words = size / rows / sizeof(word); /* of a row */
+    if (words == 0) {
+        rows = 1;
+        words = size / sizeof(word);
     }
-    for (size_t i = 0; i < SXP_SAMPLES; i++) {
-        size_t at = (size - sizeof(*word)) / (SXP_SAMPLES - 1) * i;
-        memcpy(&word[i], (const char *)memory + at, sizeof(*word));
+    if (words == 0) {
+        memcpy(&word, memory, size);
+        return word;
     }
+    size_t row = 0, column = 0;
+    for (size_t i = rows > words ? rows : words; i > 0; i--) {
+        memcpy(&word, (const char *)memory + row * (size / rows) + column * sizeof(word),
+               sizeof(word));
+        sum = (sum ^ word) * UINT64_C(0x9e3779b97f4a7c15); /* odd: no change is lost */
+        sum ^= sum >> 32;
+        row = row + 1 < rows ? row + 1 : 0;
+        column = column + 1 < words ? column + 1 : 0;
+    }
+    return sum;
 }
 
 /* How often PyTorch says that a tensor was changed; false: it does not count, as of one that was made in its inference
@@ -70,8 +83,9 @@ static bool read_version(sxp_state *state, PyObject *object, uint64_t *version)
 }
 
 /* Notes how the owner of a weight is now. False with an exception. */
-static bool note(sxp_state *state, PyObject *owner, size_t size, sxp_weight *weight)
+static bool note(sxp_state *state, PyObject *owner, const sxp_tensor *tensor, sxp_weight *weight)
 {
+    size_t size = sxp_size_of(tensor);
     weight->owner = owner;
     if (!sxp_array_place(state, owner, &weight->address, weight->stride)) {
         return false;
@@ -79,18 +93,18 @@ static bool note(sxp_state *state, PyObject *owner, size_t size, sxp_weight *wei
     weight->versioned = read_version(state, owner, &weight->version);
     weight->sampled = weight->address == weight->memory.data && size > 0;
     if (weight->sampled) {
-        sample(weight->address, size, weight->sample);
+        weight->sample = sample(tensor, weight->address, size);
     }
     return true;
 }
 
 /* 1: the owner of the weight is as it was; 0: not; -1: an exception. */
-static int is_as_noted(sxp_state *state, PyObject *owner, size_t size, bool content,
+static int is_as_noted(sxp_state *state, PyObject *owner, const sxp_tensor *tensor, bool content,
                        const sxp_weight *weight)
 {
     const void *address;
     int64_t stride[SYMPLEX_RANK_MAX];
-    uint64_t version, word[SXP_SAMPLES];
+    uint64_t version;
     if (weight->owner != owner) {
         return 0;
     }
@@ -107,10 +121,7 @@ static int is_as_noted(sxp_state *state, PyObject *owner, size_t size, bool cont
     if (!weight->versioned || !read_version(state, owner, &version) || version != weight->version) {
         return 0; /* of what is not counted nobody knows */
     }
-    if (weight->sampled) {
-        sample(address, size, word);
-    }
-    return !weight->sampled || memcmp(word, weight->sample, sizeof(word)) == 0;
+    return !weight->sampled || sample(tensor, address, sxp_size_of(tensor)) == weight->sample;
 }
 
 /* Two notes of one owner, between which it did not change. */
@@ -119,7 +130,7 @@ static bool is_noted_alike(const sxp_weight *a, const sxp_weight *b)
     return a->owner != NULL && a->owner == b->owner && a->memory.data == b->memory.data &&
            a->address == b->address && memcmp(a->stride, b->stride, sizeof(a->stride)) == 0 &&
            a->versioned && b->versioned && a->version == b->version && a->sampled == b->sampled &&
-           memcmp(a->sample, b->sample, sizeof(a->sample)) == 0;
+           a->sample == b->sample;
 }
 
 /* ---- binding ---- */
@@ -193,8 +204,8 @@ static bool bind_all(sxp_module *self, PyObject *arrays, PyObject *owners, sxp_w
     for (size_t i = 0; i < list->count; i++) {
         const sxp_tensor *tensor = &list->tensor[i];
         if (!take(self, tensor, PyTuple_GetItem(arrays, (Py_ssize_t)i), &made[i]) ||
-            (owners != Py_None && !note(self->state, PyTuple_GetItem(owners, (Py_ssize_t)i),
-                                        sxp_size_of(tensor), &made[i]))) {
+            (owners != Py_None &&
+             !note(self->state, PyTuple_GetItem(owners, (Py_ssize_t)i), tensor, &made[i]))) {
             return false;
         }
     }
@@ -242,8 +253,8 @@ PyObject *sxp_holds(PyObject *object, PyObject *args)
         return NULL;
     }
     for (size_t i = 0; same == 1 && i < list->count; i++) {
-        same = is_as_noted(self->state, PyTuple_GetItem(owners, (Py_ssize_t)i),
-                           sxp_size_of(&list->tensor[i]), content != 0, &self->weight[i]);
+        same = is_as_noted(self->state, PyTuple_GetItem(owners, (Py_ssize_t)i), &list->tensor[i],
+                           content != 0, &self->weight[i]);
     }
     return same < 0 ? NULL : PyBool_FromLong(same);
 }

@@ -6,7 +6,7 @@ call. Each call asks whether those that such work reads are still as they were:
 
     object, address and strides     replaced parameters, load_state_dict(assign=True), `p.data = other`
     PyTorch's counter               changes in place: p.mul_(2), optimizers, load_state_dict
-    four words of the elements      what PyTorch does not count: p.data.mul_(2), a NumPy array of the same memory
+    a word of each row and column   what PyTorch does not count: p.data.mul_(2), a NumPy array of the same memory
 
 All others are read where they lie. Not seen is a change that PyTorch does not count and that leaves these words as they
 are, or is of a tensor with gaps, which is copied: `torch.autograd.graph.increment_version(p)` tells of it, and
