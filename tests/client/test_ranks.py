@@ -150,6 +150,28 @@ def test_wrong_words(folder):
                                                     "--no-daemon", status=4).stderr
 
 
+def test_interval(folder):
+    """Pieces follow the symbol: each value has a variant; where there are too many the error names the collective."""
+    path, module, out = folder / "sum.sx", folder / "sum.sxm", folder / "sums"
+    path.write_text("""sx 1
+graph "sum" (batch in [1, 100]) mesh (dp = 2) {
+    %x = parameter {name = "x", weight = 0} : f32[batch, 4]
+    %y = all_reduce(%x) {reducer = add, along = "dp", ranks = 2} : f32[batch, 4]
+    return %y as "y"
+}
+""")
+    sx("compile", path, "-o", module, "--no-daemon", "-t", "x86-64-v3", "--dim", "batch=1..3")
+    assert len(json.loads(sx("module", "show", module, "--json").stdout)["variants"]) == 3
+    for batch in (1, 3):
+        x = numpy.arange(batch * 8, dtype=numpy.float32).reshape(2, batch, 4)
+        for rank in range(2):
+            numpy.save(folder / f"x{rank}.npy", x[rank])
+        sx("run", module, "-d", f"batch={batch}", "-i", f"x@0={folder}/x0.npy", "-i", f"x@1={folder}/x1.npy", "-o", out)
+        assert all((numpy.load(out / f"y@{rank}.npy") == x[0] + x[1]).all() for rank in range(2))
+    told = sx("compile", path, "-o", module, "--no-daemon", "-t", "x86-64-v3", "--dim", "batch=1..100", status=4).stderr
+    assert "more than 64 variants" in told and "(all_reduce): its pieces follow the symbol" in told, told
+
+
 def main():
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -158,6 +180,7 @@ def main():
         test_state(folder)
         test_evidence(folder)
         test_wrong_words(folder)
+        test_interval(folder)
     print("ranks: ok")
 
 
