@@ -93,7 +93,9 @@ static sx_code check_kernel_code(sx_ctx *cx, const sx_machines *machines, const 
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         const sx_module_part *part = &module->part[kernel->part_first + p];
         entry[p] = (uint32_t)(part->entry - kernel->code_offset);
-        block[p] = (sx_machine_block){part->threads, part->shared_bytes, 0, part->walkers};
+        block[p] = (sx_machine_block){
+            .threads = part->threads, .shared_bytes = part->shared_bytes, .walkers = part->walkers};
+        memcpy(block[p].grid, part->grid, sizeof(block[p].grid));
         (void)sx_module_maps_of(module, kernel->part_first + p, &block[p].maps);
     }
     sx_span bytes = {module->code + kernel->code_offset, (size_t)kernel->code_size};

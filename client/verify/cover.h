@@ -5,7 +5,8 @@
  * box, all corners of which ran. If the text is affine (core/simt/affine.c), the corners of each box took the same
  * path, and what they stored is the same but for a move that is a multiple of the index, then every block of a box
  * does what its corners do, on other rows and columns. Then it is known what every block stores: together they must
- * store each byte of the result once. */
+ * store each byte of the result once. Where blocks run together in clusters, what is said of a block here is said of a
+ * cluster, and the grid is that of the clusters. */
 #ifndef SX_CLIENT_VERIFY_COVER_H
 #define SX_CLIENT_VERIFY_COVER_H
 #include "core/target/target.h"

@@ -36,8 +36,10 @@ sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program 
                                  entry, (uint32_t)module->part_count, &executor->emulator);
 }
 
+/* The ends of a grid whose points are clusters of points that run together, `cluster` of them along each index. */
 typedef struct {
     int64_t grid[3], index[SXV_ENDS_MAX][3];
+    int64_t cluster[3];
     uint32_t count;
 } sxv_ends;
 
@@ -204,8 +206,10 @@ static sx_code emulate_ends(emulation *e, const sxv_ends *ends, sxv_cover *cover
         sx_emulated_path took = {.affine = false};
         e->path = &took;
         watch(e, sxv_cover_begin(cover));
-        sx_code code =
-            emulate_points(e, (at[0] * ends->grid[1] + at[1]) * ends->grid[2] + at[2], 1);
+        int64_t point = at[0] * ends->cluster[0]; /* the first of the cluster */
+        point = point * ends->grid[1] * ends->cluster[1] + at[1] * ends->cluster[1];
+        point = point * ends->grid[2] * ends->cluster[2] + at[2] * ends->cluster[2];
+        sx_code code = emulate_points(e, point, 1);
         e->path = NULL;
         watch(e, touched);
         SX_TRY(code);
@@ -214,35 +218,47 @@ static sx_code emulate_ends(emulation *e, const sxv_ends *ends, sxv_cover *cover
     return SX_OK;
 }
 
-/* Do the blocks at the ends stand for all? */
-static sx_code cover_by_ends(emulation *e, uint8_t *touched, sxr_emulated *emulated)
+/* Do the blocks, or clusters of blocks, at the ends stand for all? */
+static sx_code cover_by_ends(emulation *e, const uint32_t cluster[3], uint8_t *touched,
+                             sxr_emulated *emulated)
 {
     sx_ctx *cx = e->executor->cx;
     const sx_module *module = sxr_module(e->executor->program);
     const int64_t *grid = module->part[e->kernel->part_first].grid;
-    sxv_ends ends = {.grid = {grid[0], grid[1], grid[2]}};
+    sxv_ends ends = {.count = 0};
     sxv_cover *cover = NULL;
+    for (uint32_t d = 0; d < 3; d++) {
+        ends.cluster[d] = cluster[d] > 1 ? cluster[d] : 1;
+        ends.grid[d] = grid[d] / ends.cluster[d];
+    }
     ends.count = sxv_cover_ends(ends.grid, ends.index);
     size_t bytes = (size_t)e->buffer[e->buffer_count - 1].size;
     sx_code code = sxv_cover_make(cx, ends.grid, bytes, &cover);
     code = code == SX_OK ? emulate_ends(e, &ends, cover, touched) : code;
     emulated->covers = code == SX_OK && sxv_cover_holds(cover, &emulated->partition);
-    emulated->ran = ends.count;
+    emulated->ran = ends.count * ends.cluster[0] * ends.cluster[1] * ends.cluster[2];
     if (cover != NULL) {
         sxv_cover_fini(cover);
     }
     return code;
 }
 
-/* The last point; `affordable`: how many of its price the instructions pay for. */
+/* The last point, and those that run together with it; `affordable`: how many of their price the instructions pay for.
+ * `took` says what a cluster is; NULL: points run by themselves. */
 static sx_code emulate_last(emulation *e, uint64_t instructions_max, uint8_t *touched,
-                            uint64_t *affordable)
+                            sx_emulated_path *took, uint64_t *affordable)
 {
     sxr_executor *x = e->executor;
     watch(e, touched);
     uint64_t before = x->target->emulated(x->emulator);
-    SX_TRY(emulate_points(e, e->points - 1, 1));
+    e->path = took;
+    sx_code code = emulate_points(e, e->points - 1, 1);
+    e->path = NULL;
+    SX_TRY(code);
     uint64_t each = x->target->emulated(x->emulator) - before;
+    for (uint32_t d = 0; took != NULL && d < 3; d++) {
+        each /= took->cluster[d] > 1 ? took->cluster[d] : 1;
+    }
     *affordable = instructions_max / (each > 0 ? each : 1);
     return SX_OK;
 }
@@ -325,7 +341,7 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
     emulation e;
     uint64_t affordable;
     prepare(&e, executor, launch, buffer);
-    SX_TRY(emulate_last(&e, instructions_max, touched, &affordable));
+    SX_TRY(emulate_last(&e, instructions_max, touched, NULL, &affordable));
     *whole = (uint64_t)(e.points - 1) <= affordable;
     int64_t ran = 0;
     SX_TRY(!*whole && e.walks ? emulate_walk(&e, &ran) : SX_OK);
@@ -339,14 +355,15 @@ sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *cons
     emulation e;
     uint64_t affordable;
     prepare(&e, executor, launch, buffer);
-    SX_TRY(emulate_last(&e, instructions_max, touched, &affordable));
+    bool blocks = e.kernel->part_count == 1 && e.kernel->result_count == 1 &&
+                  sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
+    sx_emulated_path took = {.affine = false};
+    SX_TRY(emulate_last(&e, instructions_max, touched, blocks ? &took : NULL, &affordable));
     int64_t points = e.points;
     bool whole = (uint64_t)(points - 1) <= affordable;
-    *emulated = (sxr_emulated){.points = points, .ran = points, .whole = whole};
-    emulated->blocks = e.kernel->part_count == 1 && e.kernel->result_count == 1 &&
-                       sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
+    *emulated = (sxr_emulated){.points = points, .ran = points, .whole = whole, .blocks = blocks};
     if (!whole && emulated->blocks) {
-        SX_TRY(cover_by_ends(&e, touched, emulated));
+        SX_TRY(cover_by_ends(&e, took.cluster, touched, emulated));
         SX_TRY(e.walks ? emulate_walk(&e, &emulated->ran) : SX_OK);
     }
     if (emulated->covers) {

@@ -69,6 +69,16 @@ static bool check_grid(const block *b)
                         (long long)batches, (long long)rows, (long long)columns);
         return false;
     }
+    uint32_t along[2] = {t->cluster_rows > 1 ? t->cluster_rows : 1,
+                         t->cluster_columns > 1 ? t->cluster_columns : 1};
+    bool clusters = along[0] * along[1] > 1;
+    if (clusters &&
+        (!t->by_engine || t->online != NULL || rows % along[0] != 0 || columns % along[1] != 0 ||
+         sx_grid_is_folded(grid) || (together && t->raster % along[0] != 0))) {
+        (void)sx_refuse(b->g, "clusters of %u x %u blocks do not divide the grid", along[0],
+                        along[1]);
+        return false;
+    }
     if (!sx_grid_fits(b->part->grid)) {
         (void)sx_refuse(b->g, "%lld x %lld x %lld blocks, more than a launch has",
                         (long long)batches, (long long)rows, (long long)columns);

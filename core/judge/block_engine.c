@@ -3,7 +3,8 @@
  * A map names an element by an index along each of its dimensions: base + the sum of index * stride, or zero where an
  * index is outside. Its first two dimensions must be k and the side of the view, the others those of the batch along
  * which the view moves. Boxes fill the slot from its begin, panel by panel, with the swizzle of the slot, and the
- * barrier waits for all of their bytes. */
+ * barrier waits for all of their bytes. The blocks of a cluster bring equal parts of the boxes of a factor that they
+ * share: all blocks of one read the same rows or columns of it, since they lie along the other side. */
 #include "core/judge/prove.h"
 
 #include "core/tile/program.h"
@@ -62,11 +63,12 @@ static bool fills(const sx_slot *s, const sx_tensor_map *map, uint32_t bytes)
 }
 
 /* The same boxes as those that emission cuts the slot into (sx_box_at). */
-static bool cut_alike(sx_ctx *cx, const sx_slot *s, const sx_tile_operand *o)
+static bool cut_alike(sx_ctx *cx, const sx_slot *s, const sx_tile_operand *o, uint32_t parts)
 {
     sx_boxes boxes;
-    return sx_slot_boxes(cx, s, o->view.element, &boxes) == SX_OK &&
-           boxes.columns == o->boxes.map.box[0] && boxes.rows == o->boxes.map.box[1];
+    return sx_slot_boxes_shared(cx, s, o->view.element, parts, &boxes) == SX_OK &&
+           boxes.down * boxes.across % parts == 0 && boxes.columns == o->boxes.map.box[0] &&
+           boxes.rows == o->boxes.map.box[1];
 }
 
 bool sx_prove_boxes(sx_judge *j, const sx_tile *t, uint32_t k)
@@ -88,7 +90,8 @@ bool sx_prove_boxes(sx_judge *j, const sx_tile *t, uint32_t k)
         (void)sx_refuse(&j->algebra, "the map of the %s argument is not that of its view", name[k]);
         return false;
     }
-    if (!fills(&t->ring.slot[k], map, bytes) || !cut_alike(j->cx, &t->ring.slot[k], o)) {
+    if (!fills(&t->ring.slot[k], map, bytes) ||
+        !cut_alike(j->cx, &t->ring.slot[k], o, sx_tile_sharers(t, k))) {
         sx_ctx_reset_error(j->cx);
         (void)sx_refuse(&j->algebra, "boxes of the %s argument do not fill its slot", name[k]);
         return false;

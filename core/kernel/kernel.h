@@ -441,7 +441,12 @@ typedef struct {
     /* So many blocks walk over all tiles: while one of them stores the results of a tile, its copy engine brings the
      * first stages of the next one. Usually as many as the device holds at once. 0: each tile is a block. */
     uint32_t walkers;
+    /* So many blocks side by side along the rows, or along the columns, are a cluster: each of them fetches its part of
+     * the argument that they share (the right one along the rows, the left one along the columns), for all of them. 0:
+     * none. One of the two may be SX_BLOCK_CLUSTER, where a copy engine copies; then it divides the blocks there. */
+    uint32_t cluster_rows, cluster_columns;
 } sx_block_tiles;
+#define SX_BLOCK_CLUSTER 2
 #define SX_BLOCK_STORES_MAX 2
 #define SX_BLOCK_RASTER_MAX 64
 /* Rows of a slot of the result have at most so many bytes: one copy stores SX_GROUP_ROWS of them. */
@@ -462,7 +467,8 @@ static inline bool sx_block_by_engine(const sx_block_tiles *tiles)
  * stages, `loop(k/2048, k/32)`; slices of different blocks in the grid, `grid(b, k/2048, m/128, n/128)`. Where the
  * sides are swapped, n stands in the places of m:
  * `grid(b, n/64, m/16) loop(k/64) warp(n/64, m/16) matrix(n/64, m/16, k/16)`.
- * Rows that are visited together stand around the columns, `grid(b, m/1024, n/128, m/128)`.
+ * Rows that are visited together stand around the columns, `grid(b, m/1024, n/128, m/128)`. The blocks of a cluster
+ * stand inside of the grid, `grid(b, m/128, n/256) cluster(n/128)`.
  * A result that the copy engine stores is staged, too: `stage(arg0: shared x4, arg1: shared x4, result: shared x2)`.
  * Blocks that walk over the tiles are counted at the end, `... blocks(132)`. */
 void sx_schedule_block(const sx_block_tiles *tiles, sx_schedule *s);

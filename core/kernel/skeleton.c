@@ -152,13 +152,21 @@ void sx_schedule_block(const sx_block_tiles *t, sx_schedule *s)
         SX_ASSERT(t->slice != 0);
         add(s, SX_BIND_GRID, SX_ROLE_SUM, t->slice);
     }
+    int64_t rows = t->rows * sx_max_i64(t->cluster_rows, 1);
+    int64_t columns = t->columns * sx_max_i64(t->cluster_columns, 1);
     if (t->raster > 0) {
         add(s, SX_BIND_GRID, row, t->rows * t->raster);
-        add(s, SX_BIND_GRID, column, t->columns);
-        add(s, SX_BIND_GRID, row, t->rows);
+        add(s, SX_BIND_GRID, column, columns);
+        add(s, SX_BIND_GRID, row, rows);
     } else {
-        add(s, SX_BIND_GRID, row, t->rows);
-        add(s, SX_BIND_GRID, column, t->columns);
+        add(s, SX_BIND_GRID, row, rows);
+        add(s, SX_BIND_GRID, column, columns);
+    }
+    if (t->cluster_rows != 0) {
+        add(s, SX_BIND_CLUSTER, row, t->rows);
+    }
+    if (t->cluster_columns != 0) {
+        add(s, SX_BIND_CLUSTER, column, t->columns);
     }
     if (t->slice != 0 && !t->apart) {
         add(s, SX_BIND_LOOP, SX_ROLE_SUM, t->slice);
@@ -224,6 +232,34 @@ static bool is_swapped(const sx_schedule *s)
     return false;
 }
 
+/* How many blocks are a cluster where the grid goes in steps of `all`; 0: too many. `own` becomes the step of one. */
+static uint32_t read_cluster(const sx_schedule *s, sx_role axis, int64_t all, int64_t *own)
+{
+    *own = sx_schedule_step(s, axis, SX_BIND_CLUSTER, 0);
+    return *own != 0 && all / *own <= SX_BLOCK_CLUSTER ? (uint32_t)(all / *own) : 0;
+}
+
+/* From the steps of the grid: rows that are visited together, clusters, and what one block has. */
+static bool read_grid(const sx_schedule *s, sx_role row, sx_role column, sx_block_tiles *t)
+{
+    int64_t visited = sx_schedule_step(s, row, SX_BIND_GRID, 1), rows, columns;
+    t->cluster_rows = read_cluster(s, row, visited != 0 ? visited : t->rows, &rows);
+    t->cluster_columns = read_cluster(s, column, t->columns, &columns);
+    if ((t->cluster_rows == 0) != (rows == 0) || (t->cluster_columns == 0) != (columns == 0)) {
+        return false;
+    }
+    rows = rows != 0 ? rows : visited != 0 ? visited : t->rows;
+    if (visited != 0) {
+        if (rows == 0 || t->rows / rows > SX_BLOCK_RASTER_MAX) {
+            return false;
+        }
+        t->raster = (uint32_t)(t->rows / rows);
+    }
+    t->rows = rows;
+    t->columns = columns != 0 ? columns : t->columns;
+    return true;
+}
+
 bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
 {
     const sx_stage_place *result = sx_schedule_stage(s, SX_STAGE_RESULT);
@@ -249,13 +285,8 @@ bool sx_block_tiles_of(const sx_schedule *s, sx_block_tiles *t)
     const int64_t rest[] = {STEP(row, MATRIX), STEP(column, MATRIX), STEP(SX_ROLE_SUM, MATRIX),
                             STEP(row, LANE), STEP(column, LANE)};
 #undef STEP
-    int64_t own_rows = sx_schedule_step(s, row, SX_BIND_GRID, 1);
-    if (own_rows != 0) {
-        if (t->rows / own_rows > SX_BLOCK_RASTER_MAX) {
-            return false;
-        }
-        t->raster = (uint32_t)(t->rows / own_rows);
-        t->rows = own_rows;
+    if (!read_grid(s, row, column, t)) {
+        return false;
     }
     int64_t inner = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
     if (inner != 0) {

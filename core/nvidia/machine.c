@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "core/base/grid.h"
 #include "core/nvidia/code.h"
 
 #define VERSION ".version "
@@ -115,6 +116,33 @@ static bool walks(const sx_ptx_kernel *kernel)
     return found;
 }
 
+/* More blocks in a cluster need a device that allows it (CUDA C++ Programming Guide, thread block clusters). */
+#define CLUSTER_BLOCKS_MAX 8
+
+/* A kernel that requires clusters is launched with whole ones. */
+static sx_code check_cluster(sx_ctx *cx, const sx_machine *machine, const sx_ptx_kernel *kernel,
+                             uint32_t entry, const sx_machine_block *block)
+{
+    const sx_ptx_block *c = &kernel->cluster;
+    uint32_t grid[3] = {0};
+    if (c->x == 0 && !kernel->explicit_cluster) {
+        return SX_OK;
+    }
+    if (block->grid[0] > 0 && sx_grid_fits(block->grid)) {
+        sx_grid_launched(block->grid, grid);
+    }
+    bool some = c->x > 0 && c->y > 0 && c->z > 0 && block->threads > 0 && block->walkers == 0 &&
+                machine->level >= 90;
+    bool few = some && c->x <= CLUSTER_BLOCKS_MAX && c->y <= CLUSTER_BLOCKS_MAX / c->x &&
+               c->z <= CLUSTER_BLOCKS_MAX / c->x / c->y;
+    return few && grid[0] % c->x == 0 && grid[1] % c->y == 0 && grid[2] % c->z == 0
+               ? SX_OK
+               : SX_FAIL(cx, SX_INPUT,
+                         "PTX code at %u: requires clusters of %ux%ux%u blocks, launched on %s "
+                         "with a grid of %ux%ux%u",
+                         entry, c->x, c->y, c->z, machine->name, grid[0], grid[1], grid[2]);
+}
+
 /* A kernel that is launched otherwise than it was written for computes something else, or does not start. */
 static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_module *module,
                            const sx_ptx_kernel *kernel, uint32_t entry, sx_machine_block block)
@@ -149,6 +177,7 @@ static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_m
                        entry, (unsigned long long)shared, block.shared_bytes, machine->name,
                        machine->block_shared_bytes);
     }
+    SX_TRY(check_cluster(cx, machine, kernel, entry, &block));
     return check_maps(cx, kernel, entry, block.maps);
 }
 

@@ -105,12 +105,16 @@ static sx_machine_block block_of(const sx_kernel *kernel, uint32_t part, uint32_
     const sx_tile *tile = kernel->part[part].tile;
     uint32_t warps = kernel->part[part].warps;
     if (tile != NULL) {
-        return (sx_machine_block){tile->threads, tile->shared_bytes, maps, tile->walkers};
+        return (sx_machine_block){.threads = tile->threads,
+                                  .shared_bytes = tile->shared_bytes,
+                                  .maps = maps,
+                                  .walkers = tile->walkers};
     }
     const sx_loop_buffer *last = &kernel->buffer[kernel->buffer_count - 1];
     bool works = warps > 0 && last->role == SX_BUFFER_WORKSPACE;
     SX_ASSERT(!works || last->size <= UINT32_MAX);
-    return (sx_machine_block){warps * SX_NVIDIA_LANES, works ? (uint32_t)last->size : 0, 0, 0};
+    return (sx_machine_block){.threads = warps * SX_NVIDIA_LANES,
+                              .shared_bytes = works ? (uint32_t)last->size : 0};
 }
 
 /* The assembler gives out registers: nothing here can lie on a stack. */
@@ -227,8 +231,8 @@ static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch, sx_
     sx_arena_fini(&inner.arena);
     in->run += outcome.statistics.warp_insns + outcome.statistics.group_products;
     if (path != NULL) {
-        *path =
-            (sx_emulated_path){.path = outcome.path, .affine = status == SX_OK && outcome.affine};
+        path->path = outcome.path;
+        path->affine = status == SX_OK && outcome.affine;
     }
     cx->fuel = inner.fuel;
     if (status != SX_OK) {
@@ -318,6 +322,42 @@ static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_pt
     }
 }
 
+/* The number of a point's cluster, in the order of sx_ptx_launch: clusters along x, y and z, each with all of its
+ * blocks. */
+static uint64_t cluster_of(const sx_ptx_launch *launch, sx_ptx_dim c, uint64_t point)
+{
+    uint64_t x = launch->grid.x, y = launch->grid.y;
+    uint64_t at[3] = {point % x / c.x, point / x % y / c.y, point / x / y / c.z};
+    return (at[2] * (y / c.y) + at[1]) * (x / c.x) + at[0];
+}
+
+/* Blocks of a cluster run together: of those asked for, each cluster that one belongs to, once. */
+static sx_code run_clusters(sx_ctx *cx, interpreter *in, sx_ptx_launch *launch, sx_ptx_dim cluster,
+                            sx_emulated_path *path)
+{
+    uint64_t blocks = (uint64_t)cluster.x * cluster.y * cluster.z, first = launch->first_block;
+    uint64_t end = first + launch->block_count;
+    uint64_t all = (uint64_t)launch->grid.x * launch->grid.y * launch->grid.z / blocks;
+    if (launch->block_count == all * blocks) {
+        return run(cx, in, launch, path);
+    }
+    uint8_t *ran = sx_alloc(cx, all);
+    if (ran == NULL) {
+        return cx->error.code;
+    }
+    for (uint64_t point = first; point < end; point++) {
+        uint64_t n = cluster_of(launch, cluster, point);
+        SX_ASSERT(n < all);
+        if (ran[n] == 0) {
+            ran[n] = 1;
+            launch->first_block = n * blocks;
+            launch->block_count = blocks;
+            SX_TRY(run(cx, in, launch, path));
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *what)
 {
     interpreter *in = (interpreter *)(void *)emulator;
@@ -337,7 +377,22 @@ static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *wh
                             .argument = g.argument,
                             .argument_count = kernel->parameter_count};
     if (what->threads > 0) {
+        const sx_ptx_block *c = &kernel->cluster;
         launch_blocks(in, what, &launch);
+        if (c->x * c->y * c->z > 1) {
+            bool divides =
+                launch.grid.x % c->x == 0 && launch.grid.y % c->y == 0 && launch.grid.z % c->z == 0;
+            if (what->path != NULL) {
+                memcpy(what->path->cluster, (const uint32_t[]){c->z, c->y, c->x},
+                       sizeof(what->path->cluster));
+            }
+            return divides
+                       ? run_clusters(cx, in, &launch, (sx_ptx_dim){c->x, c->y, c->z}, what->path)
+                       : SX_FAIL(cx, SX_INPUT,
+                                 "kernel %s: clusters of %u,%u,%u blocks do not "
+                                 "divide the grid",
+                                 kernel->name, c->x, c->y, c->z);
+        }
     } else {
         launch.grid = blocks_for(what, &launch.block);
     }
@@ -410,7 +465,8 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
         .lane_types = (1u << SX_DTYPE_COUNT) - 1,                                      \
         .spaces = 1u << SX_SPACE_MEMORY | 1u << SX_SPACE_SHARED,                       \
         .bindings = 1u << SX_BIND_GRID | 1u << SX_BIND_LOOP | 1u << SX_BIND_REGISTER | \
-                    1u << SX_BIND_LANE | 1u << SX_BIND_WARP | 1u << SX_BIND_MATRIX,    \
+                    1u << SX_BIND_LANE | 1u << SX_BIND_WARP | 1u << SX_BIND_MATRIX |   \
+                    1u << SX_BIND_CLUSTER,                                             \
         .lower = lower,                                                                \
         .emit = emit,                                                                  \
         .assemble = sx_nvidia_assemble,                                                \

@@ -111,6 +111,12 @@ static void begin_block(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
     b->kernel->required = (sx_ptx_block){k->tile->threads, 1, 1};
+    uint32_t cluster[3];
+    bool divides = sx_tile_cluster(k->tile, k->grid, cluster);
+    SX_ASSERT(divides); /* the check has seen it */
+    if (cluster[1] * cluster[2] > 1) {
+        b->kernel->cluster = (sx_ptx_block){cluster[2], cluster[1], cluster[0]};
+    }
     sx_nvidia_read_buffers(&k->l);
     static const char *const names[] = {"left_map", "right_map", "result_map"};
     uint32_t maps = !k->tile->by_engine ? 0 : k->tile->store.depth > 0 ? 3 : 2;
@@ -539,6 +545,7 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
         SX_TRY(put_stages(k));
     }
     SX_TRY(tile->online != NULL ? sx_nvidia_end_online(k) : put_map(k));
+    sx_nvidia_leave_cluster(k);
     end_points(k);
     sx_ptx_put(&k->l.b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
     if (tile->by_engine) {

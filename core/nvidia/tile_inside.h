@@ -56,6 +56,8 @@ typedef struct {
     sx_ptx_arg map[3];
     sx_wgmma_operand operand[2];
     sx_ptx_arg own_slot[2];
+    /* In a cluster of two: the rank of the block, and of the other one. */
+    sx_ptx_arg rank, other_rank;
     struct sx_nvidia_online *online; /* NULL: a contraction */
     struct sx_nvidia_store *store;   /* NULL: threads store their results */
 } sx_nvidia_block;
@@ -79,6 +81,9 @@ sx_code sx_nvidia_ring(sx_nvidia_block *k, sx_ptx_arg *loading);
 void sx_nvidia_load(sx_nvidia_block *k, sx_ptx_arg loading);
 /* The instruction of four warps; SX_PTX_OP_COUNT where it is not emitted. */
 sx_ptx_op sx_nvidia_warpgroup_op(const sx_matrix_instruction *m);
+
+/* Behind the results: until the other block of a cluster does not need the memory of this one any more. */
+void sx_nvidia_leave_cluster(sx_nvidia_block *k);
 
 /* Whether the thread is the first one of its four warps: a predicate. */
 sx_ptx_arg sx_nvidia_find_speaker(sx_nvidia_block *k);

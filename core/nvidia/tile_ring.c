@@ -60,15 +60,26 @@ static void next_place(sx_nvidia_block *k, const place *p)
     SX_PTX_PUT(b, SELP, SX_PTX_M(SX_PTX_TYPE_B32), p->slot, sx_ptx_imm(0), p->slot, over);
 }
 
-/* Until the barrier `offset` bytes behind the place's has passed its phase. */
+static bool in_cluster(const sx_nvidia_block *k)
+{
+    return k->l.b.kernel->cluster.x != 0;
+}
+
+/* Until the barrier `offset` bytes behind the place's has passed its phase. Other blocks of a cluster free stages. */
 static void wait_for(sx_nvidia_block *k, const place *p, uint32_t offset)
 {
     sx_ptx_builder *b = &k->l.b;
     sx_ptx_arg again = sx_ptx_label(b);
     sx_ptx_arg passed = sx_ptx_register(b, SX_PTX_PRED);
     sx_ptx_place(b, again);
-    SX_PTX_PUT(b, MBARRIER_TRY_PARITY, SX_PTX_M(SX_PTX_SPACE_SHARED_CTA), passed,
-               sx_ptx_at(p->barrier, offset), p->parity);
+    if (in_cluster(k) && offset == EMPTY) {
+        SX_PTX_PUT(b, MBARRIER_TRY_PARITY,
+                   SX_PTX_M(SX_PTX_ORDER_ACQUIRE, SX_PTX_SCOPE_CLUSTER, SX_PTX_SPACE_SHARED_CTA),
+                   passed, sx_ptx_at(p->barrier, offset), p->parity);
+    } else {
+        SX_PTX_PUT(b, MBARRIER_TRY_PARITY, SX_PTX_M(SX_PTX_SPACE_SHARED_CTA), passed,
+                   sx_ptx_at(p->barrier, offset), p->parity);
+    }
     sx_ptx_guard(b, sx_ptx_not(passed));
     SX_PTX_PUT(b, BRA, SX_PTX_M(0), again);
 }
@@ -83,11 +94,42 @@ static void part_threads(sx_nvidia_block *k, uint16_t compare, uint32_t with, sx
     SX_PTX_PUT(b, BRA, SX_PTX_M(0), label);
 }
 
-/* Barriers are ready for all threads and the copy engine. */
+/* ---- clusters ---- */
+static void find_ranks(sx_nvidia_block *k)
+{
+    k->rank = sx_nvidia_special(&k->l, SX_PTX_SPECIAL_CLUSTER_CTARANK);
+    k->other_rank = sx_ptx_register(&k->l.b, SX_PTX_B32);
+    SX_PTX_PUT(&k->l.b, XOR, SX_PTX_M(SX_PTX_TYPE_B32), k->other_rank, k->rank, sx_ptx_imm(1));
+}
+
+/* What the thread has done, other blocks of the cluster may see behind their wait. */
+static void arrive_at_cluster(sx_nvidia_block *k)
+{
+    sx_ptx_put(&k->l.b, SX_PTX_OP_CLUSTER_ARRIVE,
+               SX_PTX_M(SX_PTX_ORDER_RELEASE, SX_PTX_ALIGNED_ALIGNED), NULL, 0);
+}
+
+static void wait_for_cluster(sx_nvidia_block *k)
+{
+    sx_ptx_put(&k->l.b, SX_PTX_OP_CLUSTER_WAIT,
+               SX_PTX_M(SX_PTX_ORDER_ACQUIRE, SX_PTX_ALIGNED_ALIGNED), NULL, 0);
+}
+
+/* The warp that loads has ended by itself: who has ended counts as arrived. */
+void sx_nvidia_leave_cluster(sx_nvidia_block *k)
+{
+    if (in_cluster(k)) {
+        wait_for_cluster(k);
+    }
+}
+
+/* Barriers are ready for all threads and the copy engine, of all blocks of a cluster. */
 static void make_barriers(sx_nvidia_block *k)
 {
     sx_ptx_builder *b = &k->l.b;
     const sx_ring *ring = &k->tile->ring;
+    const sx_ptx_block *cluster = &b->kernel->cluster;
+    uint32_t blocks = in_cluster(k) ? cluster->x * cluster->y * cluster->z : 1;
     sx_ptx_arg made = sx_ptx_label(b);
     part_threads(k, SX_PTX_COMPARE_NE, 0, made);
     for (uint32_t s = 0; s < ring->depth; s++) {
@@ -96,11 +138,18 @@ static void make_barriers(sx_nvidia_block *k)
                    sx_ptx_imm(ring->full_arrivals));
         SX_PTX_PUT(b, MBARRIER_INIT, SX_PTX_M(SX_PTX_SPACE_SHARED_CTA),
                    sx_ptx_at(k->memory, sx_ring_empty_barrier(ring, s)),
-                   sx_ptx_imm(ring->empty_arrivals));
+                   sx_ptx_imm((int64_t)ring->empty_arrivals * blocks));
     }
     sx_ptx_put(b, SX_PTX_OP_FENCE_MBARRIER, SX_PTX_M(0), NULL, 0);
     sx_ptx_place(b, made);
-    SX_PTX_PUT(b, BAR_SYNC, SX_PTX_M(0), sx_ptx_imm(0));
+    if (blocks > 1) {
+        SX_ASSERT(blocks == SX_BLOCK_CLUSTER);
+        arrive_at_cluster(k);
+        wait_for_cluster(k);
+        find_ranks(k);
+    } else {
+        SX_PTX_PUT(b, BAR_SYNC, SX_PTX_M(0), sx_ptx_imm(0));
+    }
 }
 
 /* ---- the role that multiplies ---- */
@@ -189,13 +238,21 @@ static void settle(sx_nvidia_block *k, uint32_t back)
     SX_PTX_PUT(&k->l.b, WGMMA_WAIT, SX_PTX_M(0), sx_ptx_imm(back));
 }
 
-/* One thread of each four warps says that they are done with the stage of this barrier. */
+/* One thread of each four warps says that they are done with the stage of this barrier, to all blocks of a cluster. */
 static void release(sx_nvidia_block *k, sx_ptx_arg barrier, sx_ptx_arg predicate)
 {
     sx_ptx_builder *b = &k->l.b;
     sx_ptx_guard(b, predicate);
     SX_PTX_PUT(b, MBARRIER_ARRIVE, SX_PTX_M(SX_PTX_SPACE_SHARED_CTA), sink,
                sx_ptx_at(barrier, EMPTY));
+    if (in_cluster(k)) {
+        sx_ptx_arg other = sx_ptx_register(b, SX_PTX_B32);
+        SX_PTX_PUT(b, MAPA, SX_PTX_M(SX_PTX_SPACE_SHARED_CLUSTER, SX_PTX_TYPE_U32), other, barrier,
+                   k->other_rank);
+        sx_ptx_guard(b, predicate);
+        SX_PTX_PUT(b, MBARRIER_ARRIVE_FAR, SX_PTX_M(SX_PTX_ORDER_RELEASE, SX_PTX_SCOPE_CLUSTER),
+                   sink, sx_ptx_at(other, EMPTY));
+    }
 }
 
 /* Where the rows (or columns) of the thread's four warps begin in the slots of stage 0. */
@@ -315,6 +372,9 @@ static sx_code put_math(sx_nvidia_block *k)
         settle(k, 0);
     }
     release(k, before, speaks);
+    if (in_cluster(k)) { /* the results may be made before the others come here */
+        arrive_at_cluster(k);
+    }
     return k->l.b.code;
 }
 
@@ -337,7 +397,50 @@ typedef struct {
     sx_ptx_arg map;
     sx_ptx_arg at[SX_TENSOR_RANK_MAX];
     uint32_t sum; /* the dimension that is k */
+    /* Of a factor that the blocks of a cluster share: how far the boxes of this block lie behind the first ones, in the
+     * slot and along both dimensions; and the blocks, as bits. NONE: it is not shared, or they do not move so. */
+    sx_ptx_arg moved_bytes, moved[2], blocks;
 } engine_copy;
+
+/* The rank of the block times a number; NONE: 0. */
+static sx_ptx_arg by_rank(sx_nvidia_block *k, uint32_t each)
+{
+    sx_ptx_arg d = {0};
+    if (each > 0) {
+        d = sx_ptx_register(&k->l.b, SX_PTX_B32);
+        SX_PTX_PUT(&k->l.b, MUL, SX_PTX_M(SX_PTX_HALF_LO, SX_PTX_TYPE_U32), d, k->rank,
+                   sx_ptx_imm(each));
+    }
+    return d;
+}
+
+static sx_boxes boxes_of(sx_nvidia_block *k, uint32_t which)
+{
+    const sx_tile *tile = k->tile;
+    sx_boxes boxes;
+    sx_code code = sx_slot_boxes_shared(k->l.cx, &tile->ring.slot[which],
+                                        tile->operand[which].boxes.map.element,
+                                        sx_tile_sharers(tile, which), &boxes);
+    SX_ASSERT(code == SX_OK); /* the check has made them */
+    return boxes;
+}
+
+/* Parts are equal, and the boxes of one lie like those of the other. */
+static void begin_shared(sx_nvidia_block *k, uint32_t which, engine_copy *c)
+{
+    uint32_t parts = sx_tile_sharers(k->tile, which);
+    const sx_boxes boxes = boxes_of(k, which);
+    const sx_slot *slot = &k->tile->ring.slot[which];
+    if (parts == 1) {
+        return;
+    }
+    sx_box_start second = sx_box_at(slot, &boxes, boxes.down * boxes.across / parts);
+    c->moved_bytes = by_rank(k, second.offset);
+    c->moved[0] = by_rank(k, second.column);
+    c->moved[1] = by_rank(k, second.row);
+    c->blocks = sx_ptx_register(&k->l.b, SX_PTX_B16);
+    SX_PTX_PUT(&k->l.b, MOV, SX_PTX_M(SX_PTX_TYPE_B16), c->blocks, sx_ptx_imm((1 << parts) - 1));
+}
 
 /* Generic addresses of the maps, and where the first boxes of the block begin. */
 static engine_copy begin_copy(sx_nvidia_block *k, uint32_t which)
@@ -353,10 +456,22 @@ static engine_copy begin_copy(sx_nvidia_block *k, uint32_t which)
     for (uint32_t d = 2; d < o->boxes.map.rank; d++) {
         c.at[d] = k->batch[o->boxes.batch[d - 2]];
     }
+    begin_shared(k, which, &c);
     return c;
 }
 
-/* Starts the copies of all boxes of a slot. */
+/* The sum of both; NONE counts as 0. */
+static sx_ptx_arg moved(sx_nvidia_block *k, sx_ptx_arg x, sx_ptx_arg by)
+{
+    sx_ptx_arg d = x;
+    if (by.kind != SX_PTX_ARG_NONE) {
+        d = sx_ptx_register(&k->l.b, SX_PTX_B32);
+        SX_PTX_PUT(&k->l.b, ADD, SX_PTX_M(SX_PTX_TYPE_U32), d, x, by);
+    }
+    return d;
+}
+
+/* Starts the copies of all boxes of a slot, or of the block's part of them. */
 static void copy_boxes(sx_nvidia_block *k, uint32_t which, const engine_copy *c, const place *p,
                        sx_ptx_arg stage)
 {
@@ -367,18 +482,27 @@ static void copy_boxes(sx_nvidia_block *k, uint32_t which, const engine_copy *c,
     const sx_slot *slot = &tile->ring.slot[which];
     const sx_tensor_map *map = &tile->operand[which].boxes.map;
     uint32_t offset = sx_ring_slot_offset(&tile->ring, 0, which) - tile->ring.offset;
-    sx_boxes boxes;
-    sx_code code = sx_slot_boxes(k->l.cx, slot, map->element, &boxes);
-    SX_ASSERT(code == SX_OK); /* the check has made them */
-    for (uint32_t i = 0; i < boxes.down * boxes.across; i++) {
+    const sx_boxes boxes = boxes_of(k, which);
+    sx_ptx_arg first[SX_TENSOR_RANK_MAX];
+    memcpy(first, c->at, sizeof(first));
+    first[0] = moved(k, first[0], c->moved[0]);
+    first[1] = moved(k, first[1], c->moved[1]);
+    stage = moved(k, stage, c->moved_bytes);
+    for (uint32_t i = 0; i < boxes.down * boxes.across / sx_tile_sharers(tile, which); i++) {
         sx_box_start start = sx_box_at(slot, &boxes, i);
         sx_ptx_arg at[SX_TENSOR_RANK_MAX];
-        memcpy(at, c->at, sizeof(at));
+        memcpy(at, first, sizeof(at));
         at[0] = start.column > 0 ? plus(k, at[0], start.column) : at[0];
         at[1] = start.row > 0 ? plus(k, at[1], start.row) : at[1];
-        SX_PTX_PUT(b, CP_TENSOR_LOAD, SX_PTX_M(dims[map->rank]),
-                   sx_ptx_at(stage, offset + start.offset), sx_ptx_at(c->map, 0),
-                   sx_ptx_coordinates(b, at, map->rank), sx_ptx_at(p->barrier, 0));
+        sx_ptx_arg to = sx_ptx_at(stage, offset + start.offset), from = sx_ptx_at(c->map, 0);
+        sx_ptx_arg coordinates = sx_ptx_coordinates(b, at, map->rank);
+        if (c->blocks.kind != SX_PTX_ARG_NONE) {
+            SX_PTX_PUT(b, CP_TENSOR_LOAD, SX_PTX_M(dims[map->rank], SX_PTX_MULTICAST_MULTICAST), to,
+                       from, coordinates, sx_ptx_at(p->barrier, 0), c->blocks);
+        } else {
+            SX_PTX_PUT(b, CP_TENSOR_LOAD, SX_PTX_M(dims[map->rank]), to, from, coordinates,
+                       sx_ptx_at(p->barrier, 0));
+        }
     }
 }
 

@@ -11,6 +11,7 @@ typedef struct sx_machine sx_machine;
  * walk over the points there are `walkers` of them at most (core/base/grid.h); 0: each point is a block. */
 typedef struct {
     uint32_t threads, shared_bytes, maps, walkers;
+    int64_t grid[3]; /* of the part; all 0: not known */
 } sx_machine_block;
 
 /* An argument or the result of a block program as the copy engine reads or stores it: a parameter of 128 bytes behind

@@ -65,6 +65,9 @@ typedef struct {
 typedef struct {
     uint64_t path;
     bool affine;
+    /* Points that run together, of which none runs alone: so many along each index of the grid, all 0 or 1: each by
+     * itself. */
+    uint32_t cluster[3];
 } sx_emulated_path;
 
 /* What is run: `count` points of the grid of a part, counted with the last index fastest, from `first` on. Where blocks

@@ -280,6 +280,28 @@ bool sx_tile_grid(const sx_tile *tile, int64_t grid[3])
     return batch == 1 && rows % tile->raster == 0 && !sx_grid_is_folded(grid);
 }
 
+bool sx_tile_cluster(const sx_tile *tile, const int64_t grid[3], uint32_t cluster[3])
+{
+    uint32_t rows = sx_tile_sharers(tile, SX_TILE_RIGHT);
+    uint32_t columns = sx_tile_sharers(tile, SX_TILE_LEFT);
+    cluster[0] = 1;
+    cluster[1] = tile->raster == 0 ? rows : columns;
+    cluster[2] = tile->raster == 0 ? columns : rows;
+    return (rows == 1 && columns == 1) ||
+           (grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0 && !sx_grid_is_folded(grid));
+}
+
+/* A pair of blocks whose copy engines fetch for both. */
+static sx_code check_cluster(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
+{
+    const sx_tile *tile = part->tile;
+    uint32_t blocks = sx_tile_sharers(tile, SX_TILE_LEFT) * sx_tile_sharers(tile, SX_TILE_RIGHT);
+    uint32_t cluster[3];
+    bool fits = blocks == 1 || (blocks == SX_BLOCK_CLUSTER && tile->by_engine &&
+                                tile->online == NULL && sx_tile_cluster(tile, part->grid, cluster));
+    return fits ? SX_OK : fail(cx, kernel, "clusters of two that divide the grid, blocks", blocks);
+}
+
 static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
 {
     const sx_tile *tile = part->tile;
@@ -478,6 +500,7 @@ sx_code sx_tile_check(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
     if (tile->threads == 0 || tile->threads % 32 != 0 || tile->threads > 1024) {
         return fail(cx, kernel, "a block of 32 to 1024 threads, whole warps", tile->threads);
     }
+    SX_TRY(check_cluster(cx, kernel, part));
     SX_TRY(check_slices(cx, kernel, tile));
     SX_TRY(check_shared(cx, kernel, tile));
     SX_TRY(check_roles(cx, kernel, tile));

@@ -17,10 +17,11 @@ static bool stride_of(int64_t extent, int64_t stride, int64_t bytes, int64_t lea
     return step % 16 == 0;
 }
 
-/* The boxes of a view in a slot whose rows run along k (`sum_inner`) or along the side. */
+/* The boxes of a view in a slot whose rows run along k (`sum_inner`) or along the side, for so many blocks. */
 static sx_code boxes_of(sx_ctx *cx, const sx_tile *tile, const sx_tile_view *v, bool sum_inner,
-                        const sx_slot *slot, sx_tile_boxes *boxes)
+                        const sx_slot *slot, uint32_t parts, sx_tile_boxes *boxes)
 {
+    sx_boxes cut;
     int64_t bytes = sx_dtype_bytes(v->element);
     int64_t inner = sum_inner ? v->sum_extent : v->side_extent;
     int64_t outer = sum_inner ? v->side_extent : v->sum_extent;
@@ -48,14 +49,25 @@ static sx_code boxes_of(sx_ctx *cx, const sx_tile *tile, const sx_tile_view *v, 
     if (!fits) {
         return refuse(cx, "rows that are no multiples of 16 bytes apart");
     }
-    return sx_slot_tensor_map(cx, slot, v->element, rank, dims, strides, SX_FILL_ZERO, &boxes->map);
+    SX_TRY(
+        sx_slot_tensor_map(cx, slot, v->element, rank, dims, strides, SX_FILL_ZERO, &boxes->map));
+    if (parts == 1) {
+        return SX_OK;
+    }
+    if (sx_slot_boxes_shared(cx, slot, v->element, parts, &cut) != SX_OK) {
+        sx_ctx_reset_error(cx);
+        return refuse(cx, "a slot that the blocks of a cluster cannot fetch in equal parts");
+    }
+    boxes->map.box[1] = cut.rows;
+    return SX_OK;
 }
 
 sx_code sx_tile_boxes_of(sx_ctx *cx, const sx_tile *tile, uint32_t which, sx_tile_boxes *boxes)
 {
     const sx_tile_operand *o = &tile->operand[which];
     SX_ASSERT(which <= SX_TILE_RIGHT && tile->ring.slot_count == 2);
-    return boxes_of(cx, tile, &o->view, o->sum_inner, &tile->ring.slot[which], boxes);
+    return boxes_of(cx, tile, &o->view, o->sum_inner, &tile->ring.slot[which],
+                    sx_tile_sharers(tile, which), boxes);
 }
 
 /* ---- results ---- */
@@ -124,7 +136,7 @@ sx_code sx_tile_store_of(sx_ctx *cx, const sx_tile *tile, sx_dtype element, sx_t
     }
     columns = columns < most ? columns : most;
     SX_TRY(sx_slot_choose(cx, tile->matrix->rows, columns * bytes, NULL, NULL, &store->slot));
-    return boxes_of(cx, tile, &store->view, false, &store->slot, &store->boxes);
+    return boxes_of(cx, tile, &store->view, false, &store->slot, 1, &store->boxes);
 }
 
 sx_code sx_tile_descriptor_of(sx_ctx *cx, const sx_tile *tile, uint32_t which,

@@ -436,6 +436,11 @@ static sx_code check_tiles(lowering *w)
         t->rows / t->warp_rows * (t->columns / t->warp_columns) >= SX_ROLES_MAX) {
         return refuse(w, "more groups of warps than a ring has roles");
     }
+    if ((t->cluster_rows != 0 || t->cluster_columns != 0) &&
+        (m == NULL || m->warps == 1 || t->walkers > 0 ||
+         t->cluster_rows + t->cluster_columns != SX_BLOCK_CLUSTER)) {
+        return refuse(w, "these clusters");
+    }
     w->warp_bits[SX_SIDE_ROW] = sx_tile_log2(t->rows / t->warp_rows);
     w->warp_bits[SX_SIDE_COLUMN] = sx_tile_log2(t->columns / t->warp_columns);
     return check_threads(w);
@@ -458,6 +463,8 @@ static void measure(lowering *w)
     tile->block_steps = (uint32_t)w->tiles.steps;
     tile->raster = w->tiles.raster;
     tile->walkers = w->tiles.walkers;
+    tile->cluster_rows = w->tiles.cluster_rows;
+    tile->cluster_columns = w->tiles.cluster_columns;
 }
 
 /* ---- the kernel ---- */
@@ -507,6 +514,10 @@ static sx_code make_part(lowering *w)
     }
     if (tile->walkers > 0 && !sx_grid_can_walk(part->grid, &points)) {
         return refuse(w, "more tiles than can be counted");
+    }
+    uint32_t cluster[3];
+    if (!sx_tile_cluster(tile, part->grid, cluster)) {
+        return refuse(w, "clusters that do not divide them");
     }
     return sx_grid_fits(part->grid)
                ? sx_tile_check(w->l.cx, w->l.kernel, part)

@@ -74,6 +74,11 @@ sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text)
     if (tile->raster != 0) {
         sx_buf_print(text, "  %u rows of blocks together\n", tile->raster);
     }
+    if (tile->cluster_rows > 1 || tile->cluster_columns > 1) {
+        sx_buf_print(text, "  clusters of %u blocks along the %s\n",
+                     tile->cluster_rows > 1 ? tile->cluster_rows : tile->cluster_columns,
+                     tile->cluster_rows > 1 ? "rows" : "columns");
+    }
     if (tile->slice != 0) {
         sx_buf_print(text, "  slices of %lld\n", (long long)tile->slice);
     }

@@ -146,6 +146,12 @@ struct sx_tile {
     /* So many blocks walk over the points of the grid (core/base/grid.h). With a copy engine alone. 0: each point is a
      * block. */
     uint32_t walkers;
+    /* Blocks side by side along the rows, or along the columns, that are a cluster; up to 1: none. They share a factor,
+     * the right one along the rows and the left one along the columns. Each fetches its part of the boxes of that one
+     * into the stages of all of them, which are full when every part has come, and free for everybody when all blocks
+     * have freed them: the barriers of the ring count `empty_arrivals` of each block. No block ends before the others
+     * are done with its memory. Everything else of the program is of one block. */
+    uint32_t cluster_rows, cluster_columns;
     /* SX_TILE_LEFT and SX_TILE_RIGHT. */
     sx_tile_operand operand[2];
     sx_ring ring;
@@ -215,6 +221,15 @@ sx_code sx_tile_lower_combine(sx_ctx *cx, const sx_tile_unit *unit, const char *
 uint64_t sx_tile_numerics(const sx_tile_unit *unit, const sx_analysis *analysis,
                           const sx_matrix_instruction *matrix, int64_t slice);
 
+/* Is this factor fetched by all blocks of a cluster together, and by how many? */
+static inline uint32_t sx_tile_sharers(const sx_tile *tile, uint32_t which)
+{
+    uint32_t blocks = which == SX_TILE_LEFT ? tile->cluster_columns : tile->cluster_rows;
+    return blocks > 1 ? blocks : 1;
+}
+/* check.c: the blocks of a cluster along each index of the grid, all 1 where there is none; false: they do not divide
+ * it, or it is folded (core/base/grid.h). */
+bool sx_tile_cluster(const sx_tile *tile, const int64_t grid[3], uint32_t cluster[3]);
 /* check.c: the grid of a contraction; false: its rows cannot be visited together so. */
 bool sx_tile_grid(const sx_tile *tile, int64_t grid[3]);
 /* check.c: a part with a tile is well formed. Its layouts hold every element of the block once; roles meet at the ring

@@ -118,6 +118,26 @@ sx_code sx_slot_boxes(sx_ctx *cx, const sx_slot *slot, sx_dtype element, sx_boxe
     return SX_OK;
 }
 
+sx_code sx_slot_boxes_shared(sx_ctx *cx, const sx_slot *slot, sx_dtype element, uint32_t parts,
+                             sx_boxes *boxes)
+{
+    SX_ASSERT(parts > 0);
+    SX_TRY(sx_slot_boxes(cx, slot, element, boxes));
+    if (boxes->across % parts == 0 || (boxes->across == 1 && boxes->down % parts == 0)) {
+        return SX_OK;
+    }
+    uint32_t rows = slot->rows / parts;
+    if (boxes->across != 1 || slot->rows % parts != 0 || rows * slot->pitch % slot->align != 0 ||
+        rows > SX_BOX_MAX) {
+        return SX_FAIL(cx, SX_INPUT, "boxes of a slot: rows is %u, panels %u: no %u equal parts",
+                       slot->rows, slot->panels, parts);
+    }
+    boxes->rows = rows;
+    boxes->down = parts;
+    boxes->bytes = rows * slot->panel_bytes;
+    return SX_OK;
+}
+
 sx_box_start sx_box_at(const sx_slot *slot, const sx_boxes *boxes, uint32_t index)
 {
     SX_ASSERT(index < boxes->down * boxes->across);

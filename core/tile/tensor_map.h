@@ -43,6 +43,11 @@ typedef struct {
 /* SX_INPUT where the slot has padding, panels that are not as wide as the swizzle, or rows that cannot be cut into
  * boxes of at most 256 at multiples of the pattern. */
 sx_code sx_slot_boxes(sx_ctx *cx, const sx_slot *slot, sx_dtype element, sx_boxes *boxes);
+/* The same where `parts` blocks bring an equal part of the boxes each: those that follow each other in the order below.
+ * The boxes of a part begin where those of the part before do, all moved alike.
+ *   errors   SX_INPUT too: a slot that cannot be cut so */
+sx_code sx_slot_boxes_shared(sx_ctx *cx, const sx_slot *slot, sx_dtype element, uint32_t parts,
+                             sx_boxes *boxes);
 /* Where box `index` begins: row and column (in elements) of the tile, and its offset in the slot. */
 typedef struct {
     uint32_t row, column, offset;

@@ -171,7 +171,8 @@ static sx_code verify_module(const sx_module *module, const sxr_verify_options *
 /* The text as the block program of y = x + c, in the module that was compiled for that; `walkers` blocks walk. */
 static sx_code verify_walk(sx_span text, uint32_t walkers, uint64_t instructions_max, bool *covered)
 {
-    const sx_test_request request = {.text = sum_text, .target = "a100"};
+    bool clusters = strstr((const char *)text.ptr, "cluster") != NULL;
+    const sx_test_request request = {.text = sum_text, .target = clusters ? "h100" : "a100"};
     const sxr_verify_options options = {
         .seed = 1, .program = sx_span_of(sum_text), .emulated_max = instructions_max};
     sx_module module;
@@ -379,6 +380,54 @@ START_TEST(test_wrong_walks)
 }
 END_TEST
 
+/* The same by clusters of two blocks, one below the other: each gets its elements from the memory of the other one. */
+static sx_span clustered(const char *from, const char *to)
+{
+    sx_span text = {(const uint8_t *)rows_text, sizeof(rows_text)};
+    text = changed(text, ".version 7.0\n.target sm_80\n", ".version 8.0\n.target sm_90\n");
+    text = changed(text, ".reqntid 64, 1, 1\n", ".reqntid 64, 1, 1\n.reqnctapercluster 1, 2, 1\n");
+    text = changed(text, "    mad.lo.u32 %r5, %r4, 64, %r3;\n",
+                   "    mov.u32 %r13, %cluster_ctarank;\n    xor.b32 %r14, %r13, 1;\n"
+                   "    sub.u32 %r15, %r1, %r13;\n    add.u32 %r15, %r15, %r14;\n"
+                   "    mad.lo.u32 %r15, %r15, 5, %r2;\n    mad.lo.u32 %r5, %r15, 64, %r3;\n");
+    text = changed(text, "    bar.sync 0;\n",
+                   "    barrier.cluster.arrive;\n    barrier.cluster.wait;\n");
+    text = changed(text, "    ld.shared.f32 %f1, [%r9+252];\n",
+                   "    mapa.shared::cluster.u32 %r9, %r9, %r14;\n"
+                   "    ld.shared::cluster.f32 %f1, [%r9+252];\n"
+                   "    barrier.cluster.arrive;\n    barrier.cluster.wait;\n");
+    return from == NULL ? text : changed(text, from, to);
+}
+
+/* The clusters at the ends stand for all; a block that is wrong is found, or it is not said. */
+START_TEST(test_clusters_stand_for_all)
+{
+    bool covered;
+    ck_sx_ok(&cx, verify_text(clustered(NULL, NULL), 1, &covered));
+    ck_assert(covered);
+    ck_sx_ok(&cx, verify_text(clustered(NULL, NULL), 0, &covered)); /* all blocks */
+    ck_assert(!covered);
+    (void)verify_text(clustered("setp.lt.u32 %p1, %r4, 30", "setp.ne.u32 %p1, %r4, 12"), 1,
+                      &covered);
+    ck_assert(!covered);
+    sx_ctx_reset_error(&cx);
+    ck_sx_fails(&cx, verify_text(clustered("%p1, %r4, 30", "%p1, %r4, 29"), 1, &covered),
+                SX_INTERNAL, "each byte of the result once");
+    sx_ctx_reset_error(&cx);
+}
+END_TEST
+
+/* A module whose kernel requires clusters that its grid is no multiple of is not opened. */
+START_TEST(test_clusters_that_do_not_fit)
+{
+    bool covered;
+    ck_sx_fails(&cx,
+                verify_text(clustered(".reqnctapercluster 1, 2, 1", ".reqnctapercluster 2, 1, 1"),
+                            1, &covered),
+                SX_CORRUPT, "requires clusters of 2x1x1 blocks");
+}
+END_TEST
+
 /* ---- products by the copy engine ---- */
 
 static const char product_text[] =
@@ -516,6 +565,8 @@ int main(void)
     TCase *tcase = tcase_create("block");
     tcase_set_timeout(tcase, 60);
     tcase_add_checked_fixture(tcase, setup, teardown);
+    tcase_add_test(tcase, test_clusters_stand_for_all);
+    tcase_add_test(tcase, test_clusters_that_do_not_fit);
     tcase_add_test(tcase, test_every_point_is_a_block);
     tcase_add_test(tcase, test_some_points);
     tcase_add_loop_test(tcase, test_faults, 0, (int)SX_COUNT(fault));

@@ -17,6 +17,11 @@ static sx_block_tiles random_tiles(sx_rng *rng)
     t.warp_columns = t.matrix_columns;
     t.rows = t.warp_rows << (two && !across ? 1 : 0);
     t.columns = t.warp_columns << (two && across ? 1 : 0);
+    if (sx_rng_below(rng, 3) == 0) {
+        bool rows = sx_rng_below(rng, 2) != 0;
+        t.cluster_rows = rows ? SX_BLOCK_CLUSTER : 0;
+        t.cluster_columns = rows ? 0 : SX_BLOCK_CLUSTER;
+    }
     return t;
 }
 
@@ -46,8 +51,8 @@ static sx_verdict verdict_of(sx_ctx *cx, sx_judge *judge, const node *n, const s
 START_TEST(test_proven)
 {
     sx_rng rng = {sx_test_seed()};
-    uint32_t lowered = 0;
-    for (uint32_t round = 0; round < 60; round++) {
+    uint32_t lowered = 0, clusters = 0;
+    for (uint32_t round = 0; round < 90; round++) {
         sx_ctx cx;
         sx_judge *judge;
         sx_kernel *kernel;
@@ -60,6 +65,7 @@ START_TEST(test_proven)
             sx_verdict verdict = verdict_of(&cx, judge, &n, kernel);
             ck_assert_msg(verdict.proven, "%s", verdict.text);
             ck_assert(kernel->part[0].tile->by_engine);
+            clusters += kernel->part[0].tile->cluster_rows + kernel->part[0].tile->cluster_columns;
             lowered++;
         } else {
             ck_assert_msg(code == SX_UNIMPLEMENTED || code == SX_LIMIT, "%s", cx.error.text);
@@ -67,6 +73,7 @@ START_TEST(test_proven)
         sx_ctx_fini(&cx);
     }
     ck_assert_uint_ge(lowered, 8);
+    ck_assert_uint_ge(clusters, 2);
 }
 END_TEST
 
@@ -102,6 +109,8 @@ FAULT(warps, exchange(&tile->held.column[sx_layout_first(&tile->held, SX_HOME_WA
                       &tile->held.column[sx_layout_first(&tile->held, SX_HOME_WARP) + 2]))
 FAULT(barriers, tile->ring.barriers = tile->ring.offset)
 FAULT(first, tile->role[1].first_warp = 1; tile->role[0].first_warp = 0)
+FAULT(halves, tile->cluster_columns = 2)
+FAULT(grid, tile->cluster_rows = 3)
 FAULT(threads, tile->by_engine = false; tile->ring.tx_bytes = 0)
 static const struct {
     const char *what;
@@ -127,6 +136,8 @@ static const struct {
     {"warps in another order", plant_warps, "sums of whole instructions"},
     {"barriers where the tiles lie", plant_barriers, "apart from their barriers"},
     {"four warps that are none of the hardware's", plant_first, "role math"},
+    {"whole boxes for both blocks of a cluster", plant_halves, "do not fill its slot"},
+    {"clusters that leave a row of blocks", plant_grid, "clusters of 3 x 1 blocks do not divide"},
     {"threads would have to copy", plant_threads, "between copy engine and threads"},
 };
 

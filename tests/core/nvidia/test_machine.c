@@ -1,6 +1,7 @@
 /* The check of code for GPUs: an entry is launched as its text says, on a machine that can give it that. */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/cost/device.h"
@@ -36,7 +37,7 @@ static sx_span changed(const char *from, const char *to)
 static sx_code check(const sx_machine *machine, sx_span text, uint32_t threads,
                      uint32_t shared_bytes)
 {
-    const sx_machine_block block = {threads, shared_bytes, 0, 0};
+    const sx_machine_block block = {.threads = threads, .shared_bytes = shared_bytes};
     const char *at = strstr((const char *)text.ptr, ".visible");
     uint32_t entry = (uint32_t)(at - (const char *)text.ptr);
     return machine->check(&cx, machine, text, &entry, &block, 1);
@@ -57,6 +58,43 @@ START_TEST(test_a_block_is_launched_as_its_text_says)
     uint32_t entry = sx_gen_block_entry();
     ck_sx_fails(&cx, sx_machine_sm_80.check(&cx, &sx_machine_sm_80, text, &entry, NULL, 1),
                 SX_INPUT, "launched with 0"); /* all are said to be vector programs */
+}
+END_TEST
+
+/* The grid of the launch, last index along x. */
+START_TEST(test_clusters)
+{
+    static const struct {
+        const char *cluster;
+        int64_t grid[3];
+        uint32_t threads;
+        bool fits;
+    } row[] = {
+        {".reqnctapercluster 2, 1, 1", {3, 5, 4}, 64, true},
+        {".reqnctapercluster 2, 1, 1", {3, 4, 5}, 64, false},
+        {".reqnctapercluster 1, 2, 1", {3, 4, 5}, 64, true},
+        {".reqnctapercluster 1, 2, 3", {3, 4, 5}, 64, true},
+        {".reqnctapercluster 2, 1, 1", {0, 0, 0}, 64, true}, /* not known */
+        {".reqnctapercluster 8, 1, 1", {1, 1, 16}, 64, true},
+        {".reqnctapercluster 4, 4, 1", {1, 16, 16}, 64, false}, /* more than every device allows */
+        {".explicitcluster", {1, 1, 16}, 64, false},            /* of which size? */
+    };
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        char to[80];
+        (void)snprintf(to, sizeof(to), ".reqntid 64, 1, 1\n%s", row[i].cluster);
+        sx_span text = changed(".reqntid 64, 1, 1", to);
+        sx_machine_block block = {.threads = row[i].threads, .shared_bytes = 256};
+        memcpy(block.grid, row[i].grid, sizeof(block.grid));
+        uint32_t entry = sx_gen_block_entry();
+        const sx_machine *machine = &sx_machine_sm_90;
+        sx_code code = machine->check(&cx, machine, text, &entry, &block, 1);
+        ck_assert_msg(code == (row[i].fits ? SX_OK : SX_INPUT), "row %u: %s", i, cx.error.text);
+        ck_assert(row[i].fits || strstr(cx.error.text, "requires clusters of") != NULL);
+        sx_ctx_reset_error(&cx);
+        ck_sx_fails(&cx, sx_machine_sm_80.check(&cx, &sx_machine_sm_80, text, &entry, &block, 1),
+                    SX_INPUT, "requires clusters of");
+        sx_ctx_reset_error(&cx);
+    }
 }
 END_TEST
 
@@ -100,7 +138,7 @@ END_TEST
 START_TEST(test_processors_have_no_blocks)
 {
     static const uint8_t code[] = {0xc3};
-    const sx_machine_block none = {0}, block = {64, 256, 0, 0};
+    const sx_machine_block none = {0}, block = {.threads = 64, .shared_bytes = 256};
     uint32_t entry = 0;
     const sx_machine *machine = &sx_machine_x86_64_v3;
     sx_span text = {code, sizeof(code)};
@@ -141,6 +179,7 @@ int main(void)
     TCase *tcase = tcase_create("machine");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_a_block_is_launched_as_its_text_says);
+    tcase_add_test(tcase, test_clusters);
     tcase_add_test(tcase, test_shared_memory_of_a_block);
     tcase_add_test(tcase, test_walkers);
     tcase_add_test(tcase, test_processors_have_no_blocks);
