@@ -182,24 +182,35 @@ uint32_t sx_block_walkers(const sx_block_problem *p, const sx_block_tiles *t)
 
 bool sx_block_has_raster(const sx_block_problem *p, const sx_block_tiles *t)
 {
+    if (p->batch != 1 || p->factor[1].distinct <= p->room) {
+        return false;
+    }
     double rows = sx_whole(p->rows / (double)t->rows);
-    return p->batch == 1 && rows > t->raster && sx_whole(rows / t->raster) * t->raster == rows &&
-           sx_whole(p->columns / (double)t->columns) <= SX_GRID_YZ_MAX &&
-           p->factor[1].distinct > p->room;
+    return rows > t->raster && sx_whole(rows / t->raster) * t->raster == rows &&
+           sx_whole(p->columns / (double)t->columns) <= SX_GRID_YZ_MAX;
 }
 
-double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
+/* A stage of the ring: a slot for each factor. */
+static double stage_bytes(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double left = (double)t->steps * (double)t->rows * p->factor[0].element;
     double right = (double)t->steps * (double)t->columns * p->factor[1].element;
     if (sx_block_by_engine(t)) {
         left = sx_whole(left / SLOT_BYTES) * SLOT_BYTES;
         right = sx_whole(right / SLOT_BYTES) * SLOT_BYTES;
-        double groups = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns));
-        double results = groups * t->stores * store_bytes(p, t);
-        return (left + right) * t->depth + SLOT_BYTES + results;
     }
-    return (left + right) * t->depth;
+    return left + right;
+}
+
+double sx_block_shared_bytes(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double ring = stage_bytes(p, t) * t->depth;
+    if (sx_block_by_engine(t)) {
+        double groups = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns));
+        double results = t->stores == 0 ? 0 : groups * t->stores * store_bytes(p, t);
+        return ring + SLOT_BYTES + results;
+    }
+    return ring;
 }
 
 uint32_t sx_block_resident(const sx_block_problem *p, const sx_block_tiles *t)
@@ -214,20 +225,24 @@ uint32_t sx_block_resident(const sx_block_problem *p, const sx_block_tiles *t)
 
 /* ---- a stage ---- */
 
-/* Cycles of a core for a stage of one block. */
-typedef struct {
-    double warps;
-    double stages;  /* of the whole sum */
-    double compute; /* of all tensor cores, or all lanes */
-    double issue;   /* of all schedulers */
-    double port;    /* of shared memory */
-    double second;  /* the second level */
-    double alone;   /* of a block that has the core for itself: its instructions in turn */
-} stage_cycles;
+/* Cycles of a stage whose block has a core for itself: its instructions in turn. */
+static double alone_cycles(const sx_block_problem *p, const sx_block_tiles *t, double compute)
+{
+    const sx_device *device = p->device;
+    double steps = (double)t->steps, m = t->thread_rows, n = t->thread_columns;
+    if (sx_block_by_engine(t)) {
+        return compute + device->shared_latency;
+    }
+    if (t->matrix_rows != 0) {
+        return device->shared_latency + steps / t->matrix_steps * device->matrix_latency;
+    }
+    return device->shared_latency +
+           steps * sx_most(device->fma_latency, m * n * p->lane_cycles * SX_SCHEDULERS);
+}
 
 /* Groups of warps read both factors from shared memory for each instruction, and begin the next stage before this one
  * is done. */
-static void multiply_in_groups(const sx_block_problem *p, const sx_block_tiles *t, stage_cycles *s)
+static void multiply_in_groups(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
 {
     double groups = (double)t->steps / t->matrix_steps;
     double products =
@@ -238,12 +253,10 @@ static void multiply_in_groups(const sx_block_problem *p, const sx_block_tiles *
     s->compute = 2 * (double)t->rows * (double)t->columns * (double)t->steps / p->group_flops;
     s->port += products * read / LINE_BYTES;
     s->issue = products * SX_GROUP_WARPS / SX_SCHEDULERS; /* a thread starts the copies */
-    s->alone = s->compute + p->device->shared_latency;
 }
 
-static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_cycles *s)
+static void multiply(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
 {
-    const sx_device *device = p->device;
     double steps = (double)t->steps, left = p->factor[0].element, right = p->factor[1].element;
     if (t->matrix_rows != 0) {
         double groups = steps / t->matrix_steps;
@@ -257,7 +270,6 @@ static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_c
         double rounds =
             left < 4 ? 0 : (double)(t->warp_rows + t->warp_columns) * t->matrix_steps / 32;
         s->issue += s->warps * groups * (products + loads + rounds) / SX_SCHEDULERS;
-        s->alone = device->shared_latency + groups * device->matrix_latency;
         return;
     }
     double m = t->thread_rows, n = t->thread_columns;
@@ -266,8 +278,6 @@ static void multiply(const sx_block_problem *p, const sx_block_tiles *t, stage_c
     s->compute = s->warps * steps * m * n * p->lane_cycles;
     s->port += s->warps * steps * bytes / 8;
     s->issue += s->warps * steps * (m * n + bytes / 16 + converts) / SX_SCHEDULERS;
-    s->alone = device->shared_latency +
-               steps * sx_most(device->fma_latency, m * n * p->lane_cycles * SX_SCHEDULERS);
 }
 
 /* Rows of a stage that are read: what the copy engine finds beyond the matrix is zeros, and comes from nowhere. */
@@ -276,30 +286,59 @@ static double fetched_rows_of(const sx_block_problem *p, const sx_block_tiles *t
     return sx_block_by_engine(t) ? sx_least((double)t->rows, p->rows) : (double)t->rows;
 }
 
-static stage_cycles stage_of(const sx_block_problem *p, const sx_block_tiles *t)
+void sx_block_work_of(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
 {
     const sx_block_factor *left = &p->factor[0], *right = &p->factor[1];
     double steps = (double)t->steps;
     double m = (double)t->rows * steps, n = (double)t->columns * steps;
     double fetched_rows = fetched_rows_of(p, t);
-    stage_cycles s = {.warps = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns)),
-                      .stages = sx_whole(p->sum / steps),
-                      .port = m * left->element * left->port + n * right->element * right->port,
-                      .issue = m * left->element * left->issue + n * right->element * right->issue,
-                      .second = (fetched_rows * steps * left->fetched + n * right->fetched) /
-                                p->device->l2_bytes_per_ns * p->device->ghz};
+    uint32_t threads = sx_block_threads(p->device, t), registers = sx_block_registers(p, t);
+    bool fits = threads <= p->device->block_threads && registers <= p->device->registers;
+    *s = (sx_block_work){
+        .warps = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns)),
+        .stages = sx_whole(p->sum / steps),
+        .port = m * left->element * left->port + n * right->element * right->port,
+        .issue = m * left->element * left->issue + n * right->element * right->issue,
+        .second = (fetched_rows * steps * left->fetched + n * right->fetched) /
+                  p->device->l2_bytes_per_ns * p->device->ghz,
+        .row_blocks = sx_whole(p->rows / (double)t->rows),
+        .column_blocks = sx_whole(p->columns / (double)t->columns),
+        .held_most = fits ? sx_device_resident_blocks(p->device, threads, registers, 0) : 0};
+    s->blocks = p->batch * s->row_blocks * s->column_blocks;
+    s->each = sx_whole(s->blocks / p->device->cores);
     if (sx_block_by_engine(t)) {
-        s.port = (m * left->element + n * right->element) / LINE_BYTES;
-        multiply_in_groups(p, t, &s);
+        s->port = (m * left->element + n * right->element) / LINE_BYTES;
+        multiply_in_groups(p, t, s);
     } else {
-        multiply(p, t, &s);
+        multiply(p, t, s);
     }
-    return s;
+    s->alone = alone_cycles(p, t, s->compute);
+}
+
+/* But for the latencies of `alone`, all of a stage is in proportion to its steps, and half of a double is exact. */
+void sx_block_work_halve(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
+{
+    s->compute /= 2;
+    s->issue /= 2;
+    s->port /= 2;
+    s->second /= 2;
+    s->alone = alone_cycles(p, t, s->compute);
+    s->stages = sx_whole(p->sum / (double)t->steps);
+}
+
+uint32_t sx_block_held(const sx_block_problem *p, const sx_block_tiles *t, const sx_block_work *s)
+{
+    double shared = sx_block_shared_bytes(p, t);
+    double by_shared = shared > 0 ? p->device->shared_bytes / shared : s->held_most;
+    if (shared > p->device->shared_block_bytes) {
+        return 0;
+    }
+    return by_shared < s->held_most ? (uint32_t)by_shared : s->held_most;
 }
 
 /* Cycles from a copy's start to its end, shared by the stages that are under way. The first of them were waited for
  * before the sum began. */
-static double ring_wait(const sx_block_problem *p, const sx_block_tiles *t, const stage_cycles *s,
+static double ring_wait(const sx_block_problem *p, const sx_block_tiles *t, const sx_block_work *s,
                         double count)
 {
     double ahead = t->depth - 1;
@@ -310,7 +349,7 @@ static double ring_wait(const sx_block_problem *p, const sx_block_tiles *t, cons
 
 /* Cycles that `count` blocks on a core need for a stage of each. */
 static double stage_together(const sx_block_problem *p, const sx_block_tiles *t,
-                             const stage_cycles *s, double count)
+                             const sx_block_work *s, double count)
 {
     double idle = SX_SCHEDULERS / sx_least(SX_SCHEDULERS, count * s->warps); /* a warp has one */
     double units = sx_most(s->compute, s->issue) * idle;
@@ -339,19 +378,6 @@ static double moved_bytes(const sx_block_problem *p, const sx_block_tiles *t, do
     return p->bytes + (again_left - 1) * left + (again_right - 1) * right;
 }
 
-/* The launch that makes the sums of slices apart from each other: they are a dimension of its batch. */
-static sx_block_problem of_slices(const sx_block_problem *p, const sx_block_tiles *t)
-{
-    sx_block_problem apart = *p;
-    double slices = p->sum / (double)t->slice;
-    SX_ASSERT(t->apart && slices > 1);
-    apart.sum = (double)t->slice;
-    apart.batch *= slices;
-    apart.bytes += PARTIAL_BYTES * apart.batch * p->rows * p->columns;
-    apart.result_cycles = STORE_LINES / p->device->lanes;
-    return apart;
-}
-
 double sx_cost_combine(const sx_block_problem *p, const sx_block_tiles *t)
 {
     const sx_device *device = p->device;
@@ -359,6 +385,23 @@ double sx_cost_combine(const sx_block_problem *p, const sx_block_tiles *t)
     double bytes = (p->sum / (double)t->slice + 1) * PARTIAL_BYTES * elements;
     double begin = (START_CYCLES + 2 * device->memory_latency) / device->ghz;
     return device->launch_ns + begin + sx_device_move_ns(device, bytes);
+}
+
+/* The launch that makes the sums of slices apart from each other: they are a dimension of its batch. */
+void sx_block_problem_of_tiles(const sx_block_problem *p, const sx_block_tiles *t,
+                               sx_block_problem *of_tiles)
+{
+    *of_tiles = *p;
+    if (!t->apart) {
+        return;
+    }
+    double slices = p->sum / (double)t->slice;
+    SX_ASSERT(slices > 1 && p->after_ns == 0);
+    of_tiles->sum = (double)t->slice;
+    of_tiles->batch *= slices;
+    of_tiles->bytes += PARTIAL_BYTES * of_tiles->batch * p->rows * p->columns;
+    of_tiles->result_cycles = STORE_LINES / p->device->lanes;
+    of_tiles->after_ns = sx_cost_combine(p, t);
 }
 
 /* Cycles of a core for the results of a block. Where the copy engine stores them, groups of warps write slot by slot,
@@ -377,77 +420,184 @@ static double result_cycles_of(const sx_block_problem *p, const sx_block_tiles *
 }
 
 /* Cycles of the busiest core where each tile is a block: they are dealt in rounds of as many as it holds. */
-static double dealt_cycles(const sx_block_problem *p, const sx_block_tiles *t, double blocks,
-                           double held)
+static double dealt_cycles(const sx_block_problem *p, const sx_block_tiles *t,
+                           const sx_block_work *s, double held)
 {
-    double each = sx_whole(blocks / p->device->cores);
-    stage_cycles s = stage_of(p, t);
     double results = result_cycles_of(p, t);
     double begin = START_CYCLES + p->device->memory_latency;
-    double full = (double)(int64_t)(each / held), rest = each - full * held;
-    double cycles = full * (begin + s.stages * stage_together(p, t, &s, held) + held * results);
-    return cycles +
-           (rest > 0 ? begin + s.stages * stage_together(p, t, &s, rest) + rest * results : 0);
+    double full = (double)(int64_t)(s->each / held), rest = s->each - full * held;
+    double cycles =
+        full > 0 ? full * (begin + s->stages * stage_together(p, t, s, held) + held * results) : 0;
+    cycles += rest > 0 ? begin + s->stages * stage_together(p, t, s, rest) + rest * results : 0;
+    return cycles;
 }
 
 /* The same where blocks walk over the tiles. `held` of them share the core, one round of them after another if there
  * are more. A tile after the first waits for what its first stage takes longer than the results before it. */
-static double walked_cycles(const sx_block_problem *p, const sx_block_tiles *t, double tiles,
-                            double held)
+static double walked_cycles(const sx_block_problem *p, const sx_block_tiles *t,
+                            const sx_block_work *s, double held)
 {
-    double walkers = sx_least(t->walkers, tiles);
+    double walkers = sx_least(t->walkers, s->blocks);
     held = sx_least(held, sx_whole(walkers / p->device->cores));
     double rounds = sx_whole(walkers / (held * p->device->cores));
-    double each = sx_whole(tiles / walkers);
-    stage_cycles s = stage_of(p, t);
+    double each = sx_whole(s->blocks / walkers);
     double results = held * result_cycles_of(p, t);
     double latency = p->device->memory_latency;
     double next = NEXT_TILE_CYCLES + sx_most(0, latency - results);
-    double of_block = each * (s.stages * stage_together(p, t, &s, held) + results);
+    double of_block = each * (s->stages * stage_together(p, t, s, held) + results);
     return rounds * (START_CYCLES + latency + of_block + (each - 1) * next);
 }
 
-static double block_ns(const sx_block_problem *p, const sx_block_tiles *t)
+double sx_block_cycles(const sx_block_problem *p, const sx_block_tiles *t, const sx_block_work *s,
+                       uint32_t held)
 {
-    const sx_device *device = p->device;
-    double row_blocks = sx_whole(p->rows / (double)t->rows);
-    double column_blocks = sx_whole(p->columns / (double)t->columns);
-    double blocks = p->batch * row_blocks * column_blocks;
-    double held = sx_block_resident(p, t);
     SX_ASSERT(held >= 1 && t->depth >= 2);
-    double cycles = t->walkers > 0 ? walked_cycles(p, t, blocks, held)
-                                   : dealt_cycles(p, t, blocks, held);
-    double most = t->walkers > 0 ? t->walkers : blocks;
-    double at_once = sx_least(sx_least(blocks, most), held * device->cores);
+    return t->walkers > 0 ? walked_cycles(p, t, s, held) : dealt_cycles(p, t, s, held);
+}
+
+double sx_cost_block_cycles(const sx_block_problem *p, const sx_block_tiles *t,
+                            const sx_block_work *s, uint32_t held, double cycles)
+{
+    double most = t->walkers > 0 ? t->walkers : s->blocks;
+    double at_once = sx_least(sx_least(s->blocks, most), held * p->device->cores);
     double moving =
-        sx_device_move_ns(device, moved_bytes(p, t, row_blocks, column_blocks, at_once));
-    double ns = sx_model_overlap(cycles / device->ghz, moving);
-    return sx_most(ns, p->floor_ns) + device->launch_ns;
+        sx_device_move_ns(p->device, moved_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
+    double ns = sx_model_overlap(cycles / p->device->ghz, moving);
+    return sx_most(ns, p->floor_ns) + p->device->launch_ns + p->after_ns;
 }
 
 double sx_cost_block(const sx_block_problem *p, const sx_block_tiles *t)
 {
-    if (!t->apart) {
-        return block_ns(p, t);
-    }
-    sx_block_problem apart = of_slices(p, t);
-    return block_ns(&apart, t) + sx_cost_combine(p, t);
+    sx_block_problem of_tiles;
+    sx_block_work work;
+    sx_block_problem_of_tiles(p, t, &of_tiles);
+    sx_block_work_of(&of_tiles, t, &work);
+    uint32_t held = sx_block_held(&of_tiles, t, &work);
+    double cycles = sx_block_cycles(&of_tiles, t, &work, held);
+    return sx_cost_block_cycles(&of_tiles, t, &work, held, cycles);
 }
 
-double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
+/* ---- bounds ---- */
+
+/* Bounds are sums in another order than prices: so much less than they are. */
+#define ROUNDED (1 - 1e-9)
+
+/* As few bytes as with any raster up to that of the tiles, be it one that divides the rows of blocks or not. */
+static double least_bytes(const sx_block_problem *p, const sx_block_tiles *t, double row_blocks,
+                          double column_blocks, double at_once)
+{
+    sx_block_tiles together = *t;
+    together.raster = 0;
+    double least = moved_bytes(p, &together, row_blocks, column_blocks, at_once);
+    if (p->batch != 1 || p->factor[1].distinct <= p->room) {
+        return least;
+    }
+    for (together.raster = 2; together.raster <= t->raster; together.raster *= 2) {
+        if (together.raster < row_blocks) {
+            least = sx_least(least, moved_bytes(p, &together, row_blocks, column_blocks, at_once));
+        }
+    }
+    return least;
+}
+
+/* Cycles that rounds of blocks begin with. Where the copy engine copies they may walk: then the first one alone begins
+ * as a block does. */
+static double least_begins(const sx_block_problem *p, const sx_block_tiles *t, double rounds)
+{
+    double begin = START_CYCLES + p->device->memory_latency;
+    double next = sx_block_by_engine(t) && !t->apart ? sx_least(begin, NEXT_TILE_CYCLES) : begin;
+    return begin + (rounds - 1) * next;
+}
+
+/* Cycles of the busiest core for all its blocks with rings of so many stages, but for their results. Blocks that are
+ * held together take a round; what is linear in their number adds up over the rounds to the work of all, and what
+ * every round waits for to so many times that. Of max(x, y) + u * min(x, y), which grows with x and y, the sum over
+ * the rounds is no less than that of the sums. */
+static double least_cycles(const sx_block_problem *p, const sx_block_tiles *t,
+                           const sx_block_work *s, double all, double one, double held,
+                           double depth)
+{
+    double rounds = sx_most(1, s->each / held);
+    double ahead = depth - 1;
+    double longest = sx_most(all, rounds * one) + rounds * BARRIER_CYCLES;
+    double arrives = rounds * LOADED * p->device->memory_latency + s->each * s->second;
+    double wait = arrives / ahead * sx_most(0, s->stages - ahead) / s->stages;
+    double stage = sx_most(longest, wait) + UNEVEN * sx_least(longest, wait);
+    return least_begins(p, t, rounds) + s->stages * stage;
+}
+
+/* As few cycles as with any number of stages, results as by the faster of threads and slots, and as few bytes as with
+ * any raster. */
+double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles *t,
+                                const sx_block_work *s)
 {
     const sx_device *device = p->device;
-    sx_block_problem apart;
-    double after = device->launch_ns;
-    if (t->apart) {
-        apart = of_slices(p, t);
-        after += sx_cost_combine(p, t);
-        p = &apart;
+    double ring = (double)(int64_t)(device->shared_bytes / stage_bytes(p, t)); /* of a core */
+    double units = sx_most(s->compute, s->issue);
+    double all = s->each * sx_most(units, sx_most(s->port, s->second));
+    double one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
+    double most = 0, cycles = 0;
+    for (uint32_t depth = 2; depth <= SX_BLOCK_DEPTH_MAX; depth++) {
+        double held = sx_least(s->held_most, (double)(int64_t)(ring / depth));
+        if (held < 1) {
+            break;
+        }
+        double of_depth = least_cycles(p, t, s, all, one, held, depth);
+        cycles = depth == 2 ? of_depth : sx_least(cycles, of_depth);
+        most = sx_most(most, held);
     }
-    double blocks =
-        p->batch * sx_whole(p->rows / (double)t->rows) * sx_whole(p->columns / (double)t->columns);
+    if (most < 1) {
+        return 0; /* there is no such schedule */
+    }
+    double results = p->stored > 0 && sx_block_by_engine(t)
+                         ? sx_least(p->stored_cycles, p->result_cycles)
+                         : p->result_cycles;
+    cycles += s->each * (double)t->rows * (double)t->columns * results;
+    double at_once = sx_least(s->blocks, most * device->cores);
+    double moving =
+        sx_device_move_ns(device, least_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
+    double ns = sx_model_overlap(cycles / device->ghz, moving);
+    return (sx_most(ns, p->floor_ns) + device->launch_ns + p->after_ns) * ROUNDED;
+}
+
+/* Cycles of shared memory's port for a step of k of a block, whatever its warps are: what is copied, and what they
+ * read, each row once for every column of warps. */
+static double least_port(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    const sx_block_factor *left = &p->factor[0], *right = &p->factor[1];
+    double m = (double)t->rows * left->element, n = (double)t->columns * right->element;
+    if (sx_block_by_engine(t)) {
+        return (m + n) / LINE_BYTES;
+    }
+    double copied = m * left->port + n * right->port;
+    if (t->matrix_rows == 0) {
+        return copied;
+    }
+    double across = sx_most(1, (double)t->columns / SX_BLOCK_WARP_COLUMNS_MAX);
+    double down = sx_most(1, (double)t->rows / SX_BLOCK_WARP_ROWS_MAX);
+    return copied + (m * across + n * down) / LINE_BYTES;
+}
+
+/* Memory is waited for as long as it takes to answer for all that comes to a core, its shared memory full at a time
+ * (Little's law): but for what was under way before the sum began. */
+double sx_cost_block_least(const sx_block_problem *of, const sx_block_tiles *t)
+{
+    sx_block_problem of_tiles;
+    const sx_block_problem *p = of;
+    if (t->apart) {
+        sx_block_problem_of_tiles(of, t, &of_tiles);
+        p = &of_tiles;
+    }
+    const sx_device *device = p->device;
+    double row_blocks = sx_whole(p->rows / (double)t->rows);
+    double column_blocks = sx_whole(p->columns / (double)t->columns);
+    double blocks = p->batch * row_blocks * column_blocks;
     double each = sx_whole(blocks / device->cores);
     double m = (double)t->rows, n = (double)t->columns;
+    /* the sums are in registers */
+    double held = sx_least(device->core_blocks, sx_most(1, device->register_file / (m * n)));
+    double bytes =
+        least_bytes(p, t, row_blocks, column_blocks, sx_least(blocks, held * device->cores));
     double second = (fetched_rows_of(p, t) * p->factor[0].fetched + n * p->factor[1].fetched) /
                     device->l2_bytes_per_ns * device->ghz;
     double compute = sx_block_by_engine(t) ? 2 * m * n / p->group_flops
@@ -456,6 +606,16 @@ double sx_cost_block_least(const sx_block_problem *p, const sx_block_tiles *t)
     bool stored = p->stored > 0 && sx_block_by_engine(t);
     double results =
         m * n * (stored ? sx_least(p->stored_cycles, p->result_cycles) : p->result_cycles);
-    double ns = each * (p->sum * sx_most(compute, second) + results) / device->ghz;
-    return sx_most(ns, p->floor_ns) + after;
+    double rounds = sx_most(1, each / held);
+    double busy = sx_most(compute, sx_most(second, least_port(p, t)));
+    double flight = (m * p->factor[0].element + n * p->factor[1].element) / device->shared_bytes;
+    double narrow = sx_least(p->factor[0].element, p->factor[1].element);
+    double stages = p->sum * narrow / SX_BLOCK_STAGE_BYTES_MAX;
+    double later = sx_most(0, 1 - (SX_BLOCK_DEPTH_MAX - 1) / stages);
+    double wait = flight * LOADED * device->memory_latency * later;
+    busy += rounds * stages * BARRIER_CYCLES / (each * p->sum);
+    double step = sx_most(busy, wait) + UNEVEN * sx_least(busy, wait);
+    double cycles = least_begins(p, t, rounds) + each * (p->sum * step + results);
+    double ns = sx_model_overlap(cycles / device->ghz, sx_device_move_ns(device, bytes));
+    return (sx_most(ns, p->floor_ns) + device->launch_ns + p->after_ns) * ROUNDED;
 }

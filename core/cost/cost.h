@@ -27,7 +27,7 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *analysis,
                           uint32_t count, bool rhs_constant, double *ns);
 /* No contraction with these register blocks, whatever its tiles, costs less. */
 double sx_cost_block_bound(const sx_device *device, const sx_analysis *analysis,
-                           const sx_contraction_tiles *tiles);
+                           const sx_contraction_tiles *tiles, bool rhs_constant);
 
 /* ---- blocks.c: contractions under block schedules (sx_block_tiles), on devices with the laws of blocks ---- */
 /* One of the two arguments that are multiplied. */
@@ -52,7 +52,8 @@ typedef struct {
     /* Bytes of an element of the result, where the copy engine can store it, else 0; then the cycles for all that
      * follows a sum. */
     double stored, stored_cycles;
-    double room; /* bytes of the second level that stay until they are read again */
+    double room;     /* bytes of the second level that stay until they are read again */
+    double after_ns; /* a launch that follows */
 } sx_block_problem;
 void sx_block_problem_of(const sx_device *device, const sx_analysis *analysis,
                          sx_block_problem *problem);
@@ -74,8 +75,45 @@ uint32_t sx_block_walkers(const sx_block_problem *problem, const sx_block_tiles 
 double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* What of it is the launch that adds up slices which different blocks made. */
 double sx_cost_combine(const sx_block_problem *problem, const sx_block_tiles *tiles);
-/* No schedule with blocks of so many rows and columns costs less, whatever else it says. */
+/* Bounds of sx_cost_block; here, and in sx_cost_block_work_least, tiles->raster is the most rows (a power of two) that
+ * are visited together. No schedule with blocks of so many rows and columns costs less, whatever else it says within
+ * these limits: what a warp computes by matrix instructions of its own, and the bytes of a row of a stage. */
+#define SX_BLOCK_WARP_ROWS_MAX 64
+#define SX_BLOCK_WARP_COLUMNS_MAX 128
+#define SX_BLOCK_STAGE_BYTES_MAX 128
 double sx_cost_block_least(const sx_block_problem *problem, const sx_block_tiles *tiles);
+
+/* sx_cost_block in steps, for a search that prices tiles which differ in stages of the ring, slots of the result and
+ * rows visited together alone. */
+/* The problem that sx_cost_block prices: with slices apart, the one whose batch they are, and the launch that adds
+ * them up. */
+void sx_block_problem_of_tiles(const sx_block_problem *problem, const sx_block_tiles *tiles,
+                               sx_block_problem *of_tiles);
+/* What is the same for all of these. */
+typedef struct {
+    /* Cycles of a core for a stage of one block: of all tensor cores or lanes, of all schedulers, of the port of shared
+     * memory, of the second level; and of a block that has the core for itself, its instructions in turn. */
+    double compute, issue, port, second, alone;
+    double warps, stages;                           /* of a block; of the whole sum */
+    double row_blocks, column_blocks, blocks, each; /* of the grid; `each`: of the busiest core */
+    uint32_t held_most; /* blocks that a core holds, as far as registers and threads go */
+} sx_block_work;
+void sx_block_work_of(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                      sx_block_work *work);
+/* From the work of tiles with twice the steps in a stage to that of these: the same as sx_block_work_of. */
+void sx_block_work_halve(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                         sx_block_work *work);
+/* sx_block_resident. */
+uint32_t sx_block_held(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                       const sx_block_work *work);
+/* None of these costs less. */
+double sx_cost_block_work_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                                const sx_block_work *work);
+/* Cycles of the busiest core where cores hold `held` blocks, for any raster; the price with the one of the tiles. */
+double sx_block_cycles(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                       const sx_block_work *work, uint32_t held);
+double sx_cost_block_cycles(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                            const sx_block_work *work, uint32_t held, double cycles);
 
 typedef struct {
     sx_dtype arithmetic; /* the type that most of it is computed in */

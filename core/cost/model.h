@@ -44,7 +44,11 @@ typedef struct {
     const sx_contraction_tiles *tiles;
     double strips, height, panels;
     double row_tiles;
+    /* Of sx_model_warps_begin: warps that a core holds at once, cycles of its units for a step of k of a register
+     * block, and of a warp that waits for what it loads. */
+    double held, step, latency;
 } sx_model_warps;
+void sx_model_warps_begin(const sx_device *device, const sx_analysis *a, sx_model_warps *w);
 double sx_model_warps_ns(const sx_device *device, const sx_analysis *a, const sx_model_warps *w,
                          double column_tiles);
 /* No tiles take less with register blocks of `height` rows. */

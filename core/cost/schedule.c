@@ -165,7 +165,14 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
     double row_tiles = sx_whole(m / (double)t->tile_rows);
     double strips = sx_whole(m / row_tiles / t->block_rows);
     bool warps = sx_model_has_warps(device);
-    sx_model_warps points_of_warps = {t, strips, m / row_tiles / strips, panels, row_tiles};
+    sx_model_warps points_of_warps = {.tiles = t,
+                                      .strips = strips,
+                                      .height = m / row_tiles / strips,
+                                      .panels = panels,
+                                      .row_tiles = row_tiles};
+    if (warps) {
+        sx_model_warps_begin(device, a, &points_of_warps);
+    }
     double sweep = warps ? 0 : sweep_ns(device, a, t, strips, panels);
     double points = (double)a->extent[SX_ROLE_BATCH] * row_tiles;
     double floor_ns = sx_cost_floor(device, a);
@@ -220,7 +227,7 @@ double sx_cost_pack(const sx_device *device, const sx_analysis *a, const sx_sche
 /* The work of all strips, spread over the cores without rest; strips are as high as they can be, as their
  * fixed costs count less then. */
 double sx_cost_block_bound(const sx_device *device, const sx_analysis *a,
-                           const sx_contraction_tiles *t)
+                           const sx_contraction_tiles *t, bool rhs_constant)
 {
     double width = (double)t->block_vectors * t->lanes;
     double strips = sx_whole((double)a->extent[SX_ROLE_ROW] / t->block_rows);
@@ -229,7 +236,9 @@ double sx_cost_block_bound(const sx_device *device, const sx_analysis *a,
     double each = sx_model_has_warps(device) ? sx_model_warps_bound_ns(device, a, t, height)
                                              : strip_cycles(device, a, t, height) / device->ghz;
     double time = (double)a->extent[SX_ROLE_BATCH] * strips * panels * each / device->cores;
-    return sx_model_overlapped(device, a, time) + device->launch_ns;
+    bool packs = t->panels != UINT32_MAX && !rhs_constant;
+    return sx_model_overlapped(device, a, time) + device->launch_ns +
+           (packs ? pack_ns(device, a, width) : 0);
 }
 
 /* ---- the other kinds: what a schedule says ---- */

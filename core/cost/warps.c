@@ -48,6 +48,14 @@ static double together(double count, double turns, double step, double unroll, d
     return POINT_CYCLES + turns * sx_most(busy, latency);
 }
 
+void sx_model_warps_begin(const sx_device *device, const sx_analysis *a, sx_model_warps *w)
+{
+    const sx_contraction_tiles *t = w->tiles;
+    w->held = resident_warps(device, t, a->lane_bytes);
+    w->step = step_cycles(device, a, t, w->height);
+    w->latency = (double)device->l2_latency + (double)device->fma_latency * t->unroll;
+}
+
 double sx_model_warps_ns(const sx_device *device, const sx_analysis *a, const sx_model_warps *w,
                          double column_tiles)
 {
@@ -55,11 +63,9 @@ double sx_model_warps_ns(const sx_device *device, const sx_analysis *a, const sx
     double k = (double)a->extent[SX_ROLE_SUM];
     double points = (double)a->extent[SX_ROLE_BATCH] * w->row_tiles * column_tiles;
     double each = sx_whole(points / device->cores); /* of the busiest core */
-    double held = resident_warps(device, t, a->lane_bytes);
+    double held = w->held, step = w->step, latency = w->latency;
     double blocks = w->strips * w->panels / column_tiles; /* register blocks of a point */
     double turns = blocks * (k / t->unroll + 1);          /* and one that stores */
-    double step = step_cycles(device, a, t, w->height);
-    double latency = (double)device->l2_latency + (double)device->fma_latency * t->unroll;
     double full = (double)(int64_t)(each / held), rest = each - full * held;
     double cycles = full * together(held, turns, step, t->unroll, latency);
     cycles += rest > 0 ? together(rest, turns, step, t->unroll, latency) : 0;

@@ -11,17 +11,16 @@
 #define LITTLE_LESS 0.995    /* times the price with a stage less: more stages are of no use */
 #define COPY_BYTES 16        /* the widest copy to shared memory */
 #define STAGE_BYTES_LEAST 32 /* of a row of a stage: a sector */
-#define STAGE_BYTES_MOST 128 /* all banks of shared memory */
 
 #define SWAPPED_ROWS_MAX 64 /* of a product whose sides may be exchanged */
 
 static const int64_t block_rows[] = {256, 128, 64, 32, 16, 8, 4};
 static const int64_t block_columns[] = {256, 128, 64, 32, 16, 8};
-static const int64_t matrix_warp_rows[] = {64, 32, 16};
-static const int64_t matrix_warp_columns[] = {128, 64, 32, 16, 8};
+static const int64_t matrix_warp_rows[] = {SX_BLOCK_WARP_ROWS_MAX, 32, 16};
+static const int64_t matrix_warp_columns[] = {SX_BLOCK_WARP_COLUMNS_MAX, 64, 32, 16, 8};
 static const uint32_t thread_tiles[] = {8, 4, 2, 1};
 static const uint32_t depths[] = {2, 3, 4, 6, 8};
-static const uint32_t rasters[] = {4, 8, 16};
+static const uint32_t raster_of[] = {4, 8, 16};
 /* Points of the space for each tile of a block, and of a warp, about. */
 #define INSIDE_WARP (3 * SX_COUNT(depths))
 #define INSIDE_BLOCK (SX_COUNT(matrix_warp_rows) * SX_COUNT(matrix_warp_columns) * INSIDE_WARP)
@@ -33,6 +32,8 @@ typedef struct {
     int64_t element;                     /* bytes of the wider factor */
     bool crowded;                        /* small tiles make more blocks than a launch has */
     sx_block_tiles t;
+    sx_block_problem of_tiles; /* of `t`: with slices apart or in turn */
+    sx_block_work work;        /* of `t`, for any stages, slots and rows visited together */
 } blocks;
 
 /* The stride of an argument along a dimension of the space; 0: none, or one that is not known. */
@@ -86,19 +87,29 @@ static int64_t power_above(int64_t x)
     return power;
 }
 
-/* With the rows of blocks that are best visited together: the fewest of equal ones. */
-static double price_raster(blocks *b)
+/* The tiles as bounds want them: with the most rows of blocks that may be visited together. */
+static sx_block_tiles any_raster(const blocks *b)
 {
+    sx_block_tiles any = b->t;
+    bool none = any.apart || b->space->a->steady;
+    any.raster = none ? 0 : raster_of[SX_COUNT(raster_of) - 1];
+    return any;
+}
+
+/* With the rows of blocks that are best visited together: the fewest of equal ones. */
+static double price_raster(blocks *b, uint32_t held)
+{
+    double cycles = sx_block_cycles(&b->of_tiles, &b->t, &b->work, held);
     b->t.raster = 0;
-    double least = sx_cost_block(b->problem, &b->t);
+    double least = sx_cost_block_cycles(&b->of_tiles, &b->t, &b->work, held, cycles);
     uint32_t best = 0;
-    for (uint32_t i = 0; i < SX_COUNT(rasters) && !b->t.apart && !b->space->a->steady; i++) {
-        b->t.raster = rasters[i];
-        if (!sx_block_has_raster(b->problem, &b->t)) {
+    for (uint32_t i = 0; i < SX_COUNT(raster_of) && !b->t.apart && !b->space->a->steady; i++) {
+        b->t.raster = raster_of[i];
+        if (!sx_block_has_raster(&b->of_tiles, &b->t)) {
             continue;
         }
-        double ns = sx_cost_block(b->problem, &b->t);
-        best = ns < least ? rasters[i] : best;
+        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, &b->work, held, cycles);
+        best = ns < least ? raster_of[i] : best;
         least = ns < least ? ns : least;
     }
     b->t.raster = best;
@@ -118,11 +129,12 @@ static sx_code keep_block(blocks *b, double ns)
 }
 
 /* The same tiles by blocks that walk over them, where that costs less than `least`, which then is its price. */
-static sx_code price_walk(blocks *b, double *least)
+static sx_code price_walk(blocks *b, uint32_t held, double *least)
 {
     b->t.walkers = b->space->a->steady ? 0 : sx_block_walkers(b->problem, &b->t);
     if (b->t.walkers > 0) {
-        double ns = sx_cost_block(b->problem, &b->t);
+        double cycles = sx_block_cycles(&b->of_tiles, &b->t, &b->work, held);
+        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, &b->work, held, cycles);
         SX_TRY(ns < *least ? keep_block(b, ns) : SX_OK);
         *least = ns < *least ? ns : *least;
         b->t.walkers = 0;
@@ -143,15 +155,15 @@ static sx_code price_stores(blocks *b, double *least)
     *least = 0;
     for (uint32_t stores = most + 1; stores-- > 0;) {
         b->t.stores = stores;
-        uint32_t held = sx_block_resident(b->problem, &b->t);
+        uint32_t held = sx_block_held(&b->of_tiles, &b->t, &b->work);
         if (held == 0 || (stores == 1 && held == before)) { /* no more of them than with two */
             b->space->result->considered++;
             continue;
         }
         before = held;
-        double ns = price_raster(b);
+        double ns = price_raster(b, held);
         SX_TRY(keep_block(b, ns));
-        SX_TRY(price_walk(b, &ns));
+        SX_TRY(price_walk(b, held, &ns));
         *least = *least == 0 || ns < *least ? ns : *least;
     }
     b->t.stores = b->t.raster = 0;
@@ -166,15 +178,17 @@ static sx_code price_depths(blocks *b)
     if (b->space->held_max != 0 && b->t.warp_rows * b->t.warp_columns > b->space->held_max) {
         return sx_search_drop(b->space, &result->dropped_resources, (uint32_t)SX_COUNT(depths));
     }
-    int64_t sum = b->t.apart ? b->t.slice : b->space->a->extent[SX_ROLE_SUM];
-    int64_t stages = sx_ceil_div_i64(sum, b->t.steps);
+    sx_block_tiles any = any_raster(b);
+    if (!sx_search_wants(b->space, sx_cost_block_work_least(&b->of_tiles, &any, &b->work))) {
+        return sx_search_drop(b->space, &result->dropped_bound, (uint32_t)SX_COUNT(depths));
+    }
     for (uint32_t d = 0; d < SX_COUNT(depths); d++) {
         b->t.depth = depths[d];
-        if (d > 0 && depths[d] > stages + 1) { /* stages that nothing comes for */
+        if (d > 0 && depths[d] > b->work.stages + 1) { /* stages that nothing comes for */
             return sx_search_drop(b->space, &result->dropped_alignment,
                                   (uint32_t)SX_COUNT(depths) - d);
         }
-        if (sx_block_resident(b->problem, &b->t) == 0) {
+        if (sx_block_held(&b->of_tiles, &b->t, &b->work) == 0) {
             return sx_search_drop(b->space, &result->dropped_resources,
                                   (uint32_t)SX_COUNT(depths) - d);
         }
@@ -193,13 +207,20 @@ static sx_code price_steps(blocks *b)
 {
     int64_t least = sx_max_i64(STAGE_BYTES_LEAST / b->element, b->t.matrix_steps);
     int64_t sum = power_above(b->space->a->extent[SX_ROLE_SUM]);
-    for (int64_t steps = STAGE_BYTES_MOST / b->element; steps >= least; steps /= 2) {
+    bool first = true;
+    for (int64_t steps = SX_BLOCK_STAGE_BYTES_MAX / b->element; steps >= least; steps /= 2) {
         if (steps > sum && steps > least) { /* the rest of every stage would be zeros */
             SX_TRY(sx_search_drop(b->space, &b->space->result->dropped_alignment,
                                   (uint32_t)SX_COUNT(depths)));
             continue;
         }
         b->t.steps = steps;
+        if (first) {
+            sx_block_work_of(&b->of_tiles, &b->t, &b->work);
+        } else {
+            sx_block_work_halve(&b->of_tiles, &b->t, &b->work);
+        }
+        first = false;
         SX_TRY(price_depths(b));
     }
     return SX_OK;
@@ -214,14 +235,7 @@ static uint32_t *warp_phase(const blocks *b)
         return &result->dropped_alignment;
     }
     int64_t down = t->rows / t->warp_rows, across = t->columns / t->warp_columns;
-    if (down * across > WARPS_MAX) {
-        return &result->dropped_resources;
-    }
-    /* A warp reads rows + columns of a step and does rows * columns of products: where it is small the port of shared
-     * memory keeps the units waiting, and larger warps would not. */
-    int64_t reads = t->warp_rows + t->warp_columns;
-    bool thin = b->matrix != NULL && t->warp_rows * t->warp_columns < 8 * reads;
-    return thin && down > 1 && across > 1 ? &result->dropped_roofline : NULL;
+    return down * across > WARPS_MAX ? &result->dropped_resources : NULL;
 }
 
 static sx_code price_warp(blocks *b)
@@ -286,10 +300,11 @@ static const int64_t group_rows[] = {128, 256, 64};
 static sx_code price_group_steps(blocks *b)
 {
     int64_t sum = power_above(b->space->a->extent[SX_ROLE_SUM]);
-    b->t.steps = STAGE_BYTES_MOST / b->element;
+    b->t.steps = SX_BLOCK_STAGE_BYTES_MAX / b->element;
     while (b->t.steps > b->t.matrix_steps && b->t.steps > sum) {
         b->t.steps /= 2;
     }
+    sx_block_work_of(&b->of_tiles, &b->t, &b->work);
     return price_depths(b);
 }
 
@@ -301,7 +316,8 @@ static sx_code price_group_rows(blocks *b)
         b->t.rows = group_rows[r];
         bool high = b->t.rows > SX_GROUP_ROWS && b->t.rows >= 2 * extent[SX_ROLE_ROW];
         bool fits = !high && can_launch(b, b->t.rows, b->t.columns);
-        bool wanted = fits && sx_search_wants(b->space, sx_cost_block_least(b->problem, &b->t));
+        sx_block_tiles any = any_raster(b);
+        bool wanted = fits && sx_search_wants(b->space, sx_cost_block_least(b->problem, &any));
         if (!wanted) {
             uint32_t *phase = !fits ? &result->dropped_alignment : &result->dropped_bound;
             SX_TRY(sx_search_drop(b->space, phase, (uint32_t)INSIDE_GROUPS));
@@ -384,7 +400,8 @@ static sx_code order_blocks(blocks *b, tile *order, uint32_t *count)
                 SX_TRY(sx_search_drop(b->space, phase, (uint32_t)INSIDE_BLOCK));
                 continue;
             }
-            double ns = sx_cost_block_least(b->problem, &b->t);
+            sx_block_tiles any = any_raster(b);
+            double ns = sx_cost_block_least(b->problem, &any);
             uint32_t at = (*count)++;
             for (; at > 0 && order[at - 1].least_ns > ns; at--) {
                 order[at] = order[at - 1];
@@ -447,11 +464,13 @@ static sx_code search_side(sx_search_space *space, const sx_matrix_instruction *
             (long long)a->extent[SX_ROLE_BATCH], (long long)a->extent[SX_ROLE_ROW],
             (long long)a->extent[SX_ROLE_COLUMN], SX_GRID_X_MAX);
     }
+    sx_block_problem_of_tiles(&problem, &b.t, &b.of_tiles);
     SX_TRY(engine ? price_groups(&b) : price_blocks(&b));
     b.t.apart = b.t.slice != 0 && sx_slices_apart(a) && (!engine || leaves_cores(&b));
     if (!b.t.apart) {
         return SX_OK;
     }
+    sx_block_problem_of_tiles(&problem, &b.t, &b.of_tiles);
     return engine ? price_groups(&b) : price_blocks(&b);
 }
 

@@ -121,7 +121,8 @@ sx_code sx_search_dot(sx_search_space *space)
                                               .block_vectors = vectors,
                                               .unroll = unroll,
                                               .panels = panels[w]};
-                if (!sx_search_wants(space, sx_cost_block_bound(space->device, a, &tiles))) {
+                double least = sx_cost_block_bound(space->device, a, &tiles, space->rhs_constant);
+                if (!sx_search_wants(space, least)) {
                     SX_TRY(sx_search_drop(space, &space->result->dropped_bound, inside));
                     continue;
                 }

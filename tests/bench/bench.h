@@ -68,6 +68,9 @@ int sx_bench_jax(const sx_bench_options *options);
 int sx_bench_legality(const sx_bench_options *options);
 int sx_bench_ptx(const sx_bench_options *options);
 int sx_bench_suite(const sx_bench_options *options);  /* cases "suite-..." of sx_bench_ptx */
+int sx_bench_select(const sx_bench_options *options); /* cases "select-..." of sx_bench_ptx */
+/* ptx: is the device of the table among those asked for? */
+bool sx_bench_asks(const sx_bench_options *options, const char *name);
 int sx_bench_skinny(const sx_bench_options *options); /* case "skinny" of sx_bench_ptx */
 int sx_bench_search(const sx_bench_options *options);
 int sx_bench_sort(const sx_bench_options *options);

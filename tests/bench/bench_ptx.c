@@ -2,6 +2,7 @@
  * looks for is looked for. And the assembler of this machine, where there is one: processor time by kernel of a
  * network. */
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 
 #include "client/assemble/assemble.h"
@@ -171,6 +172,23 @@ static sx_code measure_assembler(const sx_bench_options *options)
     return code == SX_ABSENT ? SX_OK : code; /* no toolkit: said, and no failure */
 }
 
+/* Is the device among those asked for, or the one that stands for all where none is? */
+bool sx_bench_asks(const sx_bench_options *options, const char *name)
+{
+    const char *list = options->target;
+    if (list == NULL) {
+        return options->list || options->case_name != NULL || strcmp(name, "h100") == 0;
+    }
+    size_t length = strlen(name);
+    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
+        at += *at == ',' ? 1 : 0;
+        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
+            return true;
+        }
+    }
+    return false;
+}
+
 int sx_bench_ptx(const sx_bench_options *options)
 {
     if (sx_bench_wants(options, ASSEMBLED_CASE)) {
@@ -195,5 +213,6 @@ int sx_bench_ptx(const sx_bench_options *options)
         }
     }
     int status = sx_bench_skinny(options);
+    status = status == 0 ? sx_bench_select(options) : status;
     return status != 0 ? status : sx_bench_suite(options);
 }

@@ -445,23 +445,6 @@ static int run_target(const sx_bench_options *options, const char *label, const 
     return status != 0 ? status : t.below + t.spills > 0;
 }
 
-/* Is the device among those asked for, or the one that stands for all where none is? */
-static bool is_asked(const sx_bench_options *options, const char *name)
-{
-    const char *list = options->target;
-    if (list == NULL) {
-        return options->list || options->case_name != NULL || strcmp(name, "h100") == 0;
-    }
-    size_t length = strlen(name);
-    for (const char *at = list; at != NULL; at = strchr(at, ',')) {
-        at += *at == ',' ? 1 : 0;
-        if (strncmp(at, name, length) == 0 && (at[length] == ',' || at[length] == '\0')) {
-            return true;
-        }
-    }
-    return false;
-}
-
 int sx_bench_suite(const sx_bench_options *options)
 {
     int status = 0;
@@ -469,7 +452,7 @@ int sx_bench_suite(const sx_bench_options *options)
         const sx_device *device = sx_device_at(d);
         char label[64];
         (void)snprintf(label, sizeof(label), "suite-%s", device->name);
-        if (device->block_threads > 0 && is_asked(options, device->name) &&
+        if (device->block_threads > 0 && sx_bench_asks(options, device->name) &&
             sx_bench_wants(options, label)) {
             status = run_target(options, label, device);
         }

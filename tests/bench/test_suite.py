@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """`symplex-bench ptx` on shapes of the suite: floors as counted here from the extents and the device's text, the
-fields of the schema, the list of shapes; a prediction below the floor and a spill make it fail."""
+fields of the schema, the list of shapes; a prediction below the floor and a spill make it fail. And on choosing."""
 import json
 import os
 import re
@@ -67,4 +67,16 @@ for plant, text in (("below", "below the floor"), ("spill", "spill")):
     assert status == 1 and text in error, (status, error)
 status, out, error = run("--case", "suite-a100", "--shape", "nothing")
 assert status == 2 and "no shape begins with nothing" in error, error
+# Choosing: what was chosen is of the space that is swept without the search, and less than 1 % above its cheapest.
+status, out, error = run("--case", "select-a100", "--shape", "gpt2.c_fc", "--json")
+assert status == 0, error
+rows = [json.loads(line) for line in out.splitlines()]
+kernels = [row for row in rows if row["schema"] == "symplex-bench select 1"]
+assert [row["shape"] for row in kernels][:2] == ["gpt2.c_fc.1", "gpt2.c_fc.16"], kernels
+for row in kernels:
+    assert 0.99 <= row["ratio"] <= 1 + 1e-6 and row["points"] > 100 and row["selection_us"] > 0, row
+    assert abs(row["ratio"] - row["cheapest_us"] / row["chosen_us"]) < 1e-4 and row["priced"] <= row["schedules"], row
+totals = {row["metric"]: row["value"] for row in rows if row["schema"] == "symplex-bench 1"}
+assert totals["kernels"] == len(kernels)
+assert abs(totals["cheapest over chosen, worst"] - min(row["ratio"] for row in kernels)) < 1e-4
 print("ok")

@@ -269,7 +269,7 @@ START_TEST(test_warps)
         sx_cost_contractions(gpu, a, &t, &columns, 1, true, &ns);
         sx_cost_contractions(gpu, product(m, n, 2 * k), &t, &columns, 1, true, &longer);
         ck_assert_double_ge(ns, sx_cost_floor(gpu, a) + gpu->launch_ns);
-        ck_assert_double_ge(ns, sx_cost_block_bound(gpu, a, &t) * (1 - 1e-9));
+        ck_assert_double_ge(ns, sx_cost_block_bound(gpu, a, &t, false) * (1 - 1e-9));
         ck_assert_double_ge(longer, ns);
         sx_ctx_fini(&cx);
         sx_ctx_init(&cx, (size_t)1 << 24);
