@@ -28,8 +28,8 @@ def _is_small(value: object) -> bool:
 
 
 def folded(graph: fx.Graph) -> dict[fx.Node, list[Any]]:
-    """The elements of what is known and took a sum, product or the like of fractions. A mask by whole places alone is left as
-    it is: kernels of attention know it."""
+    """The elements of what is known and took a sum, product or the like of fractions. A mask by whole places alone is
+    left as it is: kernels of attention know it."""
     known: dict[fx.Node, torch.Tensor] = {}
     worth: set[fx.Node] = set()
     with _disable_current_modes(), torch._C._DisableAutocast(), torch.no_grad():
