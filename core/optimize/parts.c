@@ -14,7 +14,7 @@
 #define EXTRACT_FUEL_MIN 10000u /* of one part */
 #define PART_FUEL_SHARE 3u      /* of its share of the fuel: more has not been worth its time */
 #define WEIGHTY 4.0      /* a part that is so many times less than the whole is worth all effort, */
-#define EFFORT_LEAST 0.1 /* one that is almost nothing of it so much */
+#define EFFORT_LEAST 0.2 /* one that is almost nothing of it so much */
 
 typedef struct {
     sx_ctx *cx;
