@@ -8,8 +8,8 @@
  *
  *     launch + rounds * (first stage + stages * longest + results)
  *
- * Where blocks walk over the tiles, a block begins once, and the first stages of the next tile come while the results of
- * the one before are stored:
+ * Where blocks walk over the tiles, a block begins once, and the first stages of the next tile come while the results
+ * of the one before are stored:
  *
  *     launch + first stage + tiles of a block * (stages * longest + results) + what is left of the first stages
  *

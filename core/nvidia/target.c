@@ -304,7 +304,8 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
     return SX_OK;
 }
 
-/* A block for each point, or those that walk over them. Copies end as late as they may, so that a wait that is missing is seen. */
+/* A block for each point, or those that walk over them. Copies end as late as they may, so that a wait that is missing
+ * is seen. */
 static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_ptx_launch *launch)
 {
     uint32_t blocks[3];

@@ -40,9 +40,8 @@ typedef struct {
     int64_t grid[3];     /* of the part */
     sx_ptx_arg point[3]; /* which point of it the block is */
     sx_ptx_arg first[2]; /* the row and the column with which the block begins */
-    sx_ptx_arg
-        walked; /* where blocks walk: the number of the point, and where the next one begins */
-    sx_ptx_arg next_point;
+    /* Where blocks walk: the number of the point, and where the next one begins. */
+    sx_ptx_arg walked, next_point;
     sx_ptx_arg batch[SX_RANK_MAX];
     sx_nvidia_copy copy[2];
     sx_nvidia_places read[2];

@@ -1,6 +1,6 @@
-/* tile_walk.c - blocks that walk over the points of the grid: block n of g is the points n, n + g, n + 2 g ... The loop of
- * each role is written around what it does for one point; rings, and the slots of the result, go on from one point to
- * the next. How many blocks there are is read at run time, so that the text is right for every number of them. */
+/* tile_walk.c - blocks that walk over the points of the grid: block n of g is the points n, n + g, n + 2 g ... The loop
+ * of each role is written around what it does for one point; rings, and the slots of the result, go on from one point
+ * to the next. How many blocks there are is read at run time, so that the text is right for every number of them. */
 #include "core/nvidia/tile_inside.h"
 
 /* (batch, row, column) of the blocks; or of blocks whose rows are visited together (group of rows, column, row). */
