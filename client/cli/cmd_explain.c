@@ -10,6 +10,7 @@
 #include "client/cli/machine.h"
 #include "client/cli/maps.h"
 #include "client/cli/table.h"
+#include "core/base/grid.h"
 #include "core/cost/cost.h"
 
 #define TEXT_BYTES_MAX ((size_t)256 << 20)
@@ -177,6 +178,24 @@ static uint32_t nodes_of(const sx_module_kernel *kernel)
     return kernel->kind == SX_MODULE_PACK ? 1 : kernel->result_count;
 }
 
+/* Where fewer blocks than tiles are launched, and walk over them. */
+static void put_walk(const sx_module *module, const sx_module_kernel *kernel, sx_buf *out)
+{
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        const sx_module_part *part = &module->part[kernel->part_first + p];
+        char text[160];
+        uint32_t blocks[3];
+        if (part->walkers > 0) {
+            sx_grid_launched_by(part->grid, part->walkers, blocks);
+            (void)snprintf(text, sizeof(text),
+                           "%u blocks walk over %lld tiles: the first stages of the next one come "
+                           "while results are stored",
+                           blocks[0], (long long)(part->grid[0] * part->grid[1] * part->grid[2]));
+            sxc_put_line(out, "  launch", sx_span_of(text));
+        }
+    }
+}
+
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estimate *e, sx_buf *out)
 {
     sxc_table table;
@@ -214,6 +233,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estima
         sxc_put_line(out, "  program", text_of(module, kernel->what));
         put_if_any(out, "  plan", text_of(module, kernel->plan));
         put_if_any(out, "  legal", text_of(module, kernel->verdict));
+        put_walk(module, kernel, out);
         sxc_put_maps(module, kernel, out);
     }
     return SX_OK;

@@ -399,11 +399,12 @@ END_TEST
 #define BLOCK_POINTS 24
 static const int64_t block_grid[3] = {2, 3, 4};
 
-static void open_block(uint32_t shared_bytes, sxr_program **program)
+static void open_block(uint32_t shared_bytes, uint32_t walkers, sxr_program **program)
 {
     sx_gen_module_tables tables;
     sx_buf bytes;
     sx_gen_block_make(block_grid, shared_bytes, &tables);
+    tables.part[0].walkers = walkers;
     sx_buf_init(&bytes, 1 << 24);
     sx_gen_module_encode(&cx, &tables, &bytes);
     ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), NULL, program));
@@ -418,7 +419,7 @@ START_TEST(test_block_programs)
     for (uint32_t s = 0; s < SX_COUNT(shared); s++) {
         sxr_program *program;
         uint64_t ns[1] = {0};
-        open_block(shared[s], &program);
+        open_block(shared[s], 0, &program);
         for (uint32_t i = 0; i < SX_COUNT(x); i++) {
             x[i] = (float)(i + s);
             y[i] = -1;
@@ -431,6 +432,30 @@ START_TEST(test_block_programs)
             ck_assert_msg(y[i] == sx_gen_block_expected(block_grid, x, w, i), "element %u", i);
         }
         ck_assert_uint_ge(ns[0], 1999);
+        sxr_close(program);
+    }
+}
+END_TEST
+
+/* Where blocks walk, so many are launched, side by side, but no more than there are points. This text does not walk: it
+ * shows which blocks there are. */
+START_TEST(test_walking_blocks)
+{
+    float x[BLOCK_POINTS * SX_GEN_BLOCK_THREADS] = {0}, y[SX_COUNT(x)], w = 3;
+    for (uint32_t walkers = 1; walkers < 2 * BLOCK_POINTS; walkers += BLOCK_POINTS) {
+        sxr_program *program;
+        open_block(256, walkers, &program);
+        for (uint32_t i = 0; i < SX_COUNT(y); i++) {
+            y[i] = -1;
+        }
+        ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_X, x, sizeof(x)));
+        ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_W, &w, sizeof(w)));
+        ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_Y, y, sizeof(y)));
+        ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+        for (uint32_t i = 0; i < SX_COUNT(y); i++) {
+            bool there = i < walkers * SX_GEN_BLOCK_THREADS;
+            ck_assert_msg(y[i] == (there ? w : -1), "%u blocks: element %u", walkers, i);
+        }
         sxr_close(program);
     }
 }
@@ -454,7 +479,7 @@ START_TEST(test_blocks_that_are_refused)
     float x[BLOCK_POINTS * SX_GEN_BLOCK_THREADS] = {0}, y[SX_COUNT(x)], w = 3;
     sxr_program *program;
     fake_driver(folder, "fake", refused_block[_i].settings);
-    open_block(refused_block[_i].shared_bytes, &program);
+    open_block(refused_block[_i].shared_bytes, 0, &program);
     ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_X, x, sizeof(x)));
     ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_W, &w, sizeof(w)));
     ck_sx_ok(&cx, sxr_bind(&cx, program, SX_GEN_BLOCK_Y, y, sizeof(y)));
@@ -890,6 +915,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_cubins_that_are_not_what_is_said, 0,
                         (int)SX_COUNT(cubin_faults));
     tcase_add_loop_test(tcase, test_modules_that_cannot_be_opened, 0, (int)SX_COUNT(refused));
+    tcase_add_test(tcase, test_walking_blocks);
     tcase_add_test(tcase, test_block_programs);
     tcase_add_loop_test(tcase, test_blocks_that_are_refused, 0, (int)SX_COUNT(refused_block));
     tcase_add_loop_test(tcase, test_contractions_by_blocks, 0, (int)SX_COUNT(contraction));
