@@ -12,7 +12,8 @@ static sx_block_tiles random_tiles(sx_rng *rng)
                         .matrix_steps = 16,
                         .steps = INT64_C(16) << sx_rng_below(rng, 3),
                         .warp_rows = INT64_C(64) << sx_rng_below(rng, 2),
-                        .depth = 2 + (uint32_t)sx_rng_below(rng, 4)};
+                        .depth = 2 + (uint32_t)sx_rng_below(rng, 4),
+                        .walkers = (uint32_t)sx_rng_below(rng, 3)};
     bool across = sx_rng_below(rng, 2) != 0, two = sx_rng_below(rng, 2) != 0;
     t.warp_columns = t.matrix_columns;
     t.rows = t.warp_rows << (two && !across ? 1 : 0);
@@ -112,6 +113,7 @@ FAULT(first, tile->role[1].first_warp = 1; tile->role[0].first_warp = 0)
 FAULT(halves, tile->cluster_columns = 2)
 FAULT(grid, tile->cluster_rows = 3)
 FAULT(threads, tile->by_engine = false; tile->ring.tx_bytes = 0)
+FAULT(walkers, tile->by_engine = false; tile->walkers = 2)
 static const struct {
     const char *what;
     void (*plant)(sx_tile *tile);
@@ -139,6 +141,7 @@ static const struct {
     {"whole boxes for both blocks of a cluster", plant_halves, "do not fill its slot"},
     {"clusters that leave a row of blocks", plant_grid, "clusters of 3 x 1 blocks do not divide"},
     {"threads would have to copy", plant_threads, "between copy engine and threads"},
+    {"they would have to walk", plant_walkers, "2 blocks walk over a grid without a copy engine"},
 };
 
 START_TEST(test_planted)
