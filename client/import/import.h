@@ -13,9 +13,8 @@
  * its first output.
  *
  * Errors name node, operator and opset: SX_UNIMPLEMENTED for what is valid ONNX but not supported, SX_INPUT
- * for what is not valid, SX_LIMIT for too much of anything. Extents are at least 1: a zero extent is
- * SX_UNIMPLEMENTED, with tensor and axis. Source: the ONNX operator specification, versions 1.12 to 1.23
- * (onnx.ai/onnx/operators).
+ * for what is not valid, SX_LIMIT for too much of anything. Extents may be 0. Source: the ONNX operator
+ * specification, versions 1.12 to 1.23 (onnx.ai/onnx/operators).
  */
 #ifndef SX_CLIENT_IMPORT_IMPORT_H
 #define SX_CLIENT_IMPORT_IMPORT_H

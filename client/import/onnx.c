@@ -225,11 +225,9 @@ static sx_code input_dim(sx_ox *im, const sx_onnx_value_info *info, uint32_t k, 
         return copy == NULL ? (im->code = im->cx->error.code)
                             : symbol_of(im, sx_span_of(copy), true, dim);
     }
-    if (source->value < 1 || source->value > SX_EXTENT_MAX) {
-        sx_code code = source->value == 0  ? SX_UNIMPLEMENTED
-                       : source->value < 0 ? SX_INPUT
-                                           : SX_LIMIT;
-        return SX_OX_FAIL(im, code, "input '%.*s': axis %u has extent %lld, 1 to %lld allowed",
+    if (source->value < 0 || source->value > SX_EXTENT_MAX) {
+        sx_code code = source->value < 0 ? SX_INPUT : SX_LIMIT;
+        return SX_OX_FAIL(im, code, "input '%.*s': axis %u has extent %lld, 0 to %lld allowed",
                           (int)info->name.len, (const char *)info->name.ptr, k,
                           (long long)source->value, (long long)SX_EXTENT_MAX);
     }

@@ -204,9 +204,8 @@ static sx_code top_k(sx_ox *im, sx_dim count, bool largest)
         return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "K is symbolic, and not the extent of axis %u",
                           axis);
     }
-    if (count.scale < 1) {
-        return SX_OX_FAIL(im, count.scale == 0 ? SX_UNIMPLEMENTED : SX_INPUT,
-                          "K is %lld, at least 1", (long long)count.scale);
+    if (count.scale < 0) {
+        return SX_OX_FAIL(im, SX_INPUT, "K is %lld, at least 0", (long long)count.scale);
     }
     sx_attr attr = {.present = sx_op_info_of(SX_OP_SORT)->attrs,
                     .axis = axis,

@@ -61,8 +61,8 @@ sx_code sx_ox_concat_op(sx_ox *im)
         }
         part[count++] = sx_ox_in(im, k);
     }
-    if (count == 0) {
-        return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "output: axis %u has extent 0, at least 1", axis);
+    if (count == 0) { /* all of them are empty: so is the result */
+        part[count++] = sx_ox_in(im, 0);
     }
     return sx_ox_set(im, 0, sx_ox_concat(im, part, count, axis));
 }
@@ -75,10 +75,6 @@ static sx_code set_part(sx_ox *im, uint32_t k, uint32_t axis, int64_t at, int64_
         sx_type type = value->type;
         type.dim[0] = sx_dim_of(size);
         return sx_ox_set_known(im, k, &type, value->known + at, (uint32_t)size);
-    }
-    if (size < 1) {
-        return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "output %u: axis %u has extent %lld, at least 1", k,
-                          axis, (long long)size);
     }
     return sx_ox_set(im, k, sx_ox_slice_axis(im, sx_ox_in(im, 0), axis, at, at + size, 1));
 }
@@ -204,9 +200,7 @@ static sx_node_id cut_constant(sx_ox *im, sx_node_id x, const cut *c, int64_t ex
     int64_t count;
     resolve_cut(c, extent, &first, &count);
     if (count == 0) {
-        SX_OX_FAIL(im, SX_UNIMPLEMENTED, "axis %u: an empty slice, extents are at least 1",
-                   c->axis);
-        return SX_OX_NONE;
+        return sx_ox_slice_axis(im, x, c->axis, 0, 0, 1);
     }
     if (c->step > 0 || count == 1) {
         int64_t step = count == 1 ? 1 : c->step;

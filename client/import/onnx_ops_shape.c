@@ -125,6 +125,8 @@ sx_code sx_ox_reshape_op(sx_ox *im)
         }
         if (want[k].scale == 0 && allow_zero == 0 && k < from->rank) {
             to.dim[k] = from->dim[k];
+        } else if (want[k].scale == 0 && allow_zero != 0) {
+            to.dim[k] = sx_dim_of(0);
         } else if (want[k].scale == -1 && hole == UINT32_MAX) {
             hole = k;
             to.dim[k] = sx_dim_of(1);
@@ -336,7 +338,7 @@ sx_code sx_ox_constant(sx_ox *im)
                       (const char *)attr->name.ptr, (int)attr->type);
 }
 
-/* A shape given by known integers, each at least 1 or symbolic; elements: UINT32_MAX if not a small constant. */
+/* A shape given by known integers, each at least 0 or symbolic; elements: UINT32_MAX if not a small constant. */
 static sx_code shape_of_known(sx_ox *im, uint32_t k, const char *what, sx_type *shape,
                               uint32_t *elements)
 {
@@ -389,11 +391,6 @@ sx_code sx_ox_constant_of_shape(sx_ox *im)
         }
         return sx_ox_set_known(im, 0, &type, element, elements);
     }
-    for (uint32_t k = 0; k < type.rank; k++) {
-        if (type.dim[k].scale == 0) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "output: axis %u has extent 0, at least 1", k);
-        }
-    }
     if (attr == NULL) {
         return sx_ox_set(im, 0, sx_ox_splat(im, &type, 0.0));
     }
@@ -444,11 +441,6 @@ sx_code sx_ox_expand(sx_ox *im)
     sx_type shape = {.dtype = SX_F32};
     uint32_t elements;
     SX_TRY(shape_of_known(im, 1, "shape", &shape, &elements));
-    for (uint32_t k = 0; k < shape.rank; k++) {
-        if (shape.dim[k].scale == 0) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "shape: axis %u has extent 0, at least 1", k);
-        }
-    }
     const sx_ox_value *value = sx_ox_input(im, 0);
     if (sx_ox_is_known(value) && value->known_count == 1 && elements != UINT32_MAX &&
         value->type.rank <= shape.rank) {
@@ -506,8 +498,8 @@ sx_code sx_ox_tile(sx_ox *im)
                           sx_ox_type(im, x)->rank);
     }
     for (uint32_t k = 0; k < count; k++) {
-        if (repeat[k].scale < 1) {
-            return SX_OX_FAIL(im, SX_INPUT, "repeats: element %u is %lld, at least 1", k,
+        if (repeat[k].scale < 0) {
+            return SX_OX_FAIL(im, SX_INPUT, "repeats: element %u is %lld, at least 0", k,
                               (long long)repeat[k].scale);
         }
         x = tile_axis(im, x, k, repeat[k]);

@@ -215,11 +215,6 @@ sx_code sx_ox_value_of_tensor(sx_ox *im, const sx_onnx_tensor *tensor, sx_span n
     bool is_float = sx_dtype_class_of(type.dtype) == SX_CLASS_FLOAT;
     for (uint32_t k = 0; k < copy.rank; k++) {
         type.dim[k] = sx_dim_of(copy.dim[k]);
-        if (copy.dim[k] == 0 && is_float) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED,
-                              "tensor '%.*s': axis %u has extent 0, at least 1", (int)name.len,
-                              (const char *)name.ptr, k);
-        }
     }
     if (copy.external) {
         SX_TRY(fetch_external(im, &copy));
@@ -260,7 +255,10 @@ static sx_node_id add_weight(sx_ox *im, const sx_ox_value *value)
 
 sx_node_id sx_ox_add_constant(sx_ox *im, const sx_type *type, sx_span data)
 {
+    static const uint8_t nothing[8] = {
+        0}; /* of a tensor without elements: a number that nobody sees */
     size_t size = sx_dtype_bytes(type->dtype);
+    data = data.len == 0 ? (sx_span){nothing, size} : data;
     SX_ASSERT(data.len >= size && data.len % size == 0);
     bool uniform = true;
     for (size_t k = size; uniform && k < data.len; k += size) {
@@ -304,13 +302,6 @@ sx_node_id sx_ox_node_of(sx_ox *im, sx_ox_value *value)
     }
     if (value->has_node) {
         return value->node;
-    }
-    for (uint32_t k = 0; k < value->type.rank; k++) {
-        if (value->type.dim[k].scale == 0) {
-            SX_OX_FAIL(im, SX_UNIMPLEMENTED, "tensor '%.*s': axis %u has extent 0, at least 1",
-                       (int)value->name.len, (const char *)value->name.ptr, k);
-            return SX_OX_NONE;
-        }
     }
     sx_node_id node;
     if (value->is_weight) {
