@@ -84,9 +84,8 @@ def infos(tensors):
 
 def model_of(nodes, inputs, wanted, weights):
     graph = helper.make_graph(
-        [helper.make_node(op, given.split(","), made.split(","), **attributes) for op, given, made, attributes in nodes],
-        "empty",
-        infos(inputs), infos(wanted),
+        [helper.make_node(op, given.split(","), made.split(","), **more) for op, given, made, more in nodes],
+        "empty", infos(inputs), infos(wanted),
         [numpy_helper.from_array(a, n) for n, a in weights.items()])
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
