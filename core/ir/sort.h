@@ -10,7 +10,7 @@
 
 /* Rows that a kernel sorts by a network of comparisons (core/loop/lower_sort.c). */
 #define SX_SORT_NETWORK_MIN 32
-#define SX_SORT_NETWORK_MAX (1 << 20)
+#define SX_SORT_NETWORK_MAX (1 << 18)
 
 /* Does the sort of `x` have a kernel of its own? Rows have such a length, all extents are known, and more places are
  * asked for than are found one after the other. */

@@ -746,15 +746,17 @@ static void execute(sorting *s, const sx_item *item)
         }
     } else if (all_numbers(s, item) && numbers(s, item)) {
         return;
+    } else if (item->op == SX_LOP_ICMP && compare(s, item, &compared)) {
+        s->mask[item->dst] = compared;
+    } else if (item->op == SX_LOP_BLEND && choose(s, item, &made)) {
+        s->vector[item->dst] = made;
     } else if (is_step(s, &s->enters, item, &made) || is_step(s, &s->leaves, item, &made)) {
         if (info->result == 'm') {
             s->mask[item->dst] = (mask){.kind = STEP, .x = made};
         } else {
             s->vector[item->dst] = made;
         }
-    } else if (item->op == SX_LOP_ICMP && compare(s, item, &compared)) {
-        s->mask[item->dst] = compared;
-    } else if (item->op == SX_LOP_BLEND && (choose(s, item, &made) || fill(s, item, &made))) {
+    } else if (item->op == SX_LOP_BLEND && fill(s, item, &made)) {
         s->vector[item->dst] = made;
     } else {
         refuse_item(s, item, "no step of a sort");
