@@ -319,15 +319,15 @@ static void compare_scatters(sx_dtype dtype, sx_rng *rng)
     }
 }
 
-/* Rows that lie side by side and such that do not, elements and places, all and the first ones. */
+/* All elements of rows that lie side by side, and the first places of such that do not. */
 static void compare_sorts(sx_dtype dtype, sx_rng *rng)
 {
-    for (uint32_t k = 0; k < 4; k++) {
+    for (uint32_t k = 1; k < 3; k++) {
         sx_attr attr = {.present = sx_op_info_of(SX_OP_SORT)->attrs, .axis = k % 2};
         attr.direction = k == 1 ? SX_LT : SX_GT;
         attr.count = k == 2 ? 33 : -1;
         attr.result = k / 2;
-        node n = {.count = 1, .input = {k % 2 == 0 ? TYPE(dtype, 131, 2) : TYPE(dtype, 2, 131)}};
+        node n = {.count = 1, .input = {k % 2 == 0 ? TYPE(dtype, 67, 2) : TYPE(dtype, 2, 67)}};
         ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, SX_OP_SORT, &attr, n.input, 1, &n.result));
         compare_rows(&n, SX_OP_SORT, &attr, rng, "sort");
     }
