@@ -29,13 +29,13 @@ static const framework_case torch_cases[] = {
     {"call", 2000, "run", 0, NULL}, {"block", 4, "run", 0, NULL}, {"resnet", 4, "run", 0, NULL},
     {"bert", 2, "run", 0, NULL},    {"gpt2", 2, "run", 0, NULL},  {"llama", 4, "run", 0, NULL},
     {"vit", 2, "run", 0, NULL},     {"unet", 4, "run", 0, NULL}};
-/* A case of each for each model, "cold-bert". `dynamo` is what symplex adds to Dynamo's own time in a warm first call,
- * beside that time. */
-static const framework_case torch_kinds[] = {{"infer", 1, "run", 0, NULL},
-                                             {"train", 1, "run", 0, NULL},
-                                             {"cold", 1, "first-call", 1, NULL},
-                                             {"warm", 1, "first-call", 3, NULL},
-                                             {"dynamo", 1, "added", 3, "dynamo"}};
+/* A case of each for each model, "cold-bert". `bound` is symplex with parameters bound once beside itself with
+ * parameters as arguments of each call; `dynamo` is what symplex adds to Dynamo's own time in a warm first call, beside
+ * that time. */
+static const framework_case torch_kinds[] = {
+    {"infer", 1, "run", 0, NULL},       {"bound", 1, "run", 0, "unbound"},
+    {"train", 1, "run", 0, NULL},       {"cold", 1, "first-call", 1, NULL},
+    {"warm", 1, "first-call", 3, NULL}, {"dynamo", 1, "added", 3, "dynamo"}};
 static const char *const torch_models[] = {"resnet50", "vit",  "bert", "gpt2",
                                            "llama",    "lstm", "unet"};
 static const framework_case jax_cases[] = {{"call", 2000, "run", 0, NULL},

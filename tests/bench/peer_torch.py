@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """`symplex-bench torch`: a model of PyTorch compiled by one back end of torch.compile, run for each line on stdin;
-answers with the nanoseconds of CALLS runs. Arguments: the back end ("symplex", "inductor", or "dynamo", which compiles
-nothing), the case, the threads and the folder of the package, python/ of the build.
+answers with the nanoseconds of CALLS runs. Arguments: the back end ("symplex", "unbound", beside which symplex binds
+parameters once in the cases "bound-MODEL", "inductor", or "dynamo", which compiles nothing), the case, the threads
+and the folder of the package, python/ of the build.
 
 Cases "cold-MODEL" and "warm-MODEL" answer with the time of the first call in a process of its own, after all imports:
 with empty caches, or with those that another process filled. "dynamo-MODEL" takes such a call apart: what Dynamo takes
@@ -59,8 +60,10 @@ def ready(graph, inputs):
 
 def compiled(model, backend=BACKEND):
     import torch
-    options = {"options": {"strict": True, "daemon": "never"}} if backend == "symplex" else {}
-    return torch.compile(model, backend=ready if backend == "dynamo" else backend, **options)
+    ours = {"symplex": "auto" if KIND == "bound" else False, "unbound": False}
+    options = {"options": {"strict": True, "daemon": "never", "freeze": ours[backend]}} if backend in ours else {}
+    name = ready if backend == "dynamo" else "symplex" if backend in ours else backend
+    return torch.compile(model, backend=name, **options)
 
 
 def engine():

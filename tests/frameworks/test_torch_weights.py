@@ -23,7 +23,7 @@ import symplex.torch  # noqa: E402
 from symplex.torch import _run, _weights  # noqa: E402
 
 SEED = int(os.environ.get("SX_SEED", "20261128"))
-OPTIONS = {"strict": True, "daemon": "never", "threads": 2, "warm": False}
+OPTIONS = {"strict": True, "daemon": "never", "threads": 2, "warm": False, "freeze": "auto"}
 
 
 def whole(*shape, dtype=torch.float32, low=-3, high=4):
@@ -380,7 +380,7 @@ def test_warm_starts(tmp=None):
 
 def test_exported():
     model, args = model_and_arguments()
-    run = symplex.torch.from_exported(torch.export.export(model, args), daemon="never", strict=True)
+    run = symplex.torch.from_exported(torch.export.export(model, args), daemon="never", strict=True, freeze="auto")
     for change in (None, "in place", "in place, by rows", "elements of data", "a buffer"):
         with torch.no_grad():
             if change:

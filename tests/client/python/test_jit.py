@@ -162,6 +162,34 @@ def test_the_short_way():
     assert [number(I32, k).dtype for k in (True, 1.0, 1)] == [np.int32, np.float64, np.int32]
 
 
+def test_large_arrays_of_a_closure_are_bound():
+    """They are weights: as they were when the function was traced, in no program, and work on them is done once."""
+    def layer(w, b):
+        return lambda x: (np.tanh(x) @ w + b, w)
+
+    def whole(*shape):
+        return np.random.default_rng(5).integers(-4, 5, shape).astype(np.float32)
+
+    x, w, b = np.zeros((4, 64), np.float32), whole(64, 48), whole(48)
+    x[:, ::3] = np.inf  # whose tanh is 1
+    functions = [jit(layer(w * k, b)) for k in (1, 2)]
+    for k, f in enumerate(functions, 1):
+        for _ in range(2):
+            made = f(x)
+            assert np.array_equal(made[0], np.tanh(x) @ (w * k) + b) and np.array_equal(made[1], w * k)
+    one, two = ([stage.module for c in f.modules.values() for stage in c.stages] for f in functions)
+    assert one[0].compiled["key"] == two[0].compiled["key"] and [t.name for t in one[0].weights] == ["w0"]
+    rows = [row for row in one[0].profile(x)[1] if row["once"]]
+    assert rows and not any(row["ns"] for row in rows), rows
+    mine = w.copy()
+    f = jit(layer(mine, b))
+    want = f(x)[0]
+    mine += 1
+    assert np.array_equal(f(x)[0], want)
+    for hosts in (lambda x: np.linalg.svd(x, compute_uv=False) @ w, lambda x: np.linalg.svd(x @ w, compute_uv=False)):
+        assert np.allclose(jit(hosts)(w[:, :64] @ w.T), hosts(w[:, :64] @ w.T), rtol=1e-4, atol=1e-2)
+
+
 def test_a_function_must_be_pure():
     leaked = []
     cases = (("the truth of a traced bool[]", lambda x: x if x.sum() > 0 else -x),

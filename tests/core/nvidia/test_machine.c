@@ -125,7 +125,7 @@ END_TEST
 /* Blocks that walk over the grid have to know how many they are. */
 START_TEST(test_walkers)
 {
-    const sx_machine_block walks = {64, 256, 0, 132};
+    const sx_machine_block walks = {.threads = 64, .shared_bytes = 256, .walkers = 132};
     sx_span asks = sx_gen_block_text(), never = changed("%nctaid.x", "%nctaid.z");
     uint32_t entry = sx_gen_block_entry();
     const sx_machine *machine = &sx_machine_sm_80;

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import threading
+from types import MappingProxyType
 from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -13,6 +14,7 @@ _TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf1
           "float8_e5m2": "f8e5m2", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8",
           "bool": "bool"}
 CONSTANT_BYTES_MAX = 16 << 20
+_WEIGHT_SIZE_MIN = 1024  # elements of an array that is bound to a module rather than written into its program
 RANK_MAX = 8
 
 
@@ -159,9 +161,22 @@ class Graph:
         return kept[::-1]
 
     # ---- text ----
-    def text(self, parameters: Sequence[str], outputs: Sequence[str]) -> str:
-        """The whole program; names of parameters (captures behind the others) and of outputs."""
-        lines = self._lines([*self.parameters, *(made for _, made in self.captures.values())], parameters, outputs, "")
+    def weights(self) -> dict[str, list[Node]]:
+        """Large arrays that the function closes over, each with its constants, by names: the program need not hold
+        them. Those in bodies of loops and branches, and in gradients, it holds."""
+        large: dict[int, list[Node]] = {}
+        for node in self.needed():
+            data = node.attributes["data"] if node.operation == "constant" else None
+            if isinstance(data, np.ndarray) and data.size >= _WEIGHT_SIZE_MIN:
+                large.setdefault(id(data), []).append(node)
+        return {f"w{i}": nodes for i, nodes in enumerate(large.values())}
+
+    def text(self, parameters: Sequence[str], outputs: Sequence[str],
+             weights: Mapping[str, Sequence[Node]] | None = None) -> str:
+        """The whole program; names of parameters (captures behind the others) and of outputs, and constants that are
+        weights of it."""
+        lines = self._lines([*self.parameters, *(made for _, made in self.captures.values())], parameters, outputs, "",
+                            {id(node): name for name, nodes in (weights or {}).items() for node in nodes})
         bounds = self.bounds()
         symbols = ", ".join(f"{name} in [{low}, {high}]" for name, (low, high) in sorted(bounds.items()))
         return f'sx 1\ngraph "{self.name}"{f" ({symbols})" if symbols else ""} {{\n{lines}}}\n'
@@ -185,8 +200,10 @@ class Graph:
         return "graph {\n" + self._lines(values, names, [f"r{i}" for i in range(len(self.outputs))],
                                          indent) + indent + "}"
 
-    def _lines(self, values: Sequence[Any], names: Sequence[str], outputs: Sequence[str], indent: str) -> str:
+    def _lines(self, values: Sequence[Any], names: Sequence[str], outputs: Sequence[str], indent: str,
+               weights: Mapping[int, str] = MappingProxyType({})) -> str:
         known: dict[int, str] = {}
+        bound: dict[str, str] = {}
         lines = []
 
         def declare(x: Any) -> str:
@@ -198,6 +215,16 @@ class Graph:
             lines.append(f'{declare(x)} = parameter {{name = "{name}", weight = 0}} : '
                          f"{type_text(x.dtype, x.shape)}{role}")
         for node in self.needed():
+            weight = weights.get(id(node))
+            if weight is not None:
+                (x,) = node.results
+                if weight in bound:
+                    known[id(x)] = bound[weight]
+                else:
+                    bound[weight] = declare(x)
+                    lines.append(f'{bound[weight]} = parameter {{name = "{weight}", weight = 1}} : '
+                                 f"{type_text(x.dtype, x.shape)}")
+                continue
             operands = f"({', '.join(known[id(x)] for x in node.inputs)})" if node.inputs else ""
             parts = ", ".join(f"{k} = {_attribute(v, indent + '    ')}" for k, v in node.attributes.items())
             lines.append(f"{', '.join(declare(x) for x in node.results)} = {node.operation}{operands}"

@@ -26,7 +26,7 @@ class HostCall(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A program between host calls. It becomes a module when it is compiled."""
+    """A program between host calls. It becomes a module when it is compiled; `weights` are bound to it then."""
 
     graph: Graph
     names: list[str]
@@ -34,6 +34,7 @@ class Part(NamedTuple):
     text: str
     operands: list[int]
     results: list[int]
+    weights: dict[str, list[Node]]
 
 
 class Ready(NamedTuple):
@@ -83,8 +84,9 @@ def split(graph: Graph) -> list[Stage]:
         for x in graph.outputs:
             places.setdefault(id(x), len(places))
         base = len(graph.parameters)
-        return [Part(graph, names, outputs, graph.text(names, outputs), list(range(base)),
-                     list(range(base, base + len(outputs))))]
+        weights = graph.weights()
+        return [Part(graph, names, outputs, graph.text(names, outputs, weights), list(range(base)),
+                     list(range(base, base + len(outputs))), weights)]
     level = {id(x): 0 for x in graph.parameters}
     maker: dict[int, Node] = {}
     for node in nodes:
@@ -147,11 +149,16 @@ def _part(mine: list[Node], wanted: list[Any], maker: dict[int, Node], places: d
     part.outputs = [take(x) for x in wanted]
     names, outputs = [f"v{i}" for i in operands], [f"v{places[id(x)]}" for x in wanted]
     names = [f"in_{n}" for n in names]
-    return Part(part, names, outputs, part.text(names, outputs), operands, [places[id(x)] for x in wanted])
+    weights = part.weights()
+    return Part(part, names, outputs, part.text(names, outputs, weights), operands, [places[id(x)] for x in wanted],
+                weights)
 
 
 def ready(stage: Part, module: Module) -> Ready:
-    """Inputs that the program does not need are not among those of the module."""
+    """Inputs that the program does not need are not among those of the module. Arrays that the function closes over are
+    as they are now, whatever happens to them later."""
+    module.bind_weights({t.name: np.array(stage.weights[t.name][0].attributes["data"], order="C", copy=True)
+                         for t in module.weights})
     operands = dict(zip(stage.names, stage.operands))
     results = dict(zip(stage.outputs, stage.results))
     return Ready(module, {t.name: operands[t.name] for t in module.inputs},

@@ -44,7 +44,7 @@ def _warm() -> Any:
 def options_of(given: dict[str, Any] | None) -> Options:
     given = dict(given or {})
     strict, warm = bool(given.pop("strict", False)), bool(given.pop("warm", True))
-    given["freeze"] = mode_of(given.get("freeze", "auto"))
+    given["freeze"] = mode_of(given.get("freeze", False))
     unknown = sorted(set(given) - set(_OPTIONS))
     if unknown:
         raise UsageError(f"symplex.torch, options: {', '.join(unknown)}; known are strict, warm, {', '.join(_OPTIONS)}")

@@ -1,18 +1,18 @@
 """Weights that are bound once: which arguments of a graph they are, and a module for each set of them.
 
-In inference, parameters and buffers are the same tensors from call to call. They are parameters of the program with
-`weight = 1`, so that what is made of them alone (other layouts, products of constants) is made once and not in each
-call. Each call asks whether those that such work reads are still as they were:
+In inference, parameters and buffers are the same tensors from call to call. With options={"freeze": "auto"} they are
+parameters of the program with `weight = 1`, so that what is made of them alone (other layouts, products of constants)
+is made once and not in each call. Each call asks whether those that such work reads are still as they were:
 
     object, address and strides     replaced parameters, load_state_dict(assign=True), `p.data = other`
     PyTorch's counter               changes in place: p.mul_(2), optimizers, load_state_dict
     a word of each row and column   what PyTorch does not count: p.data.mul_(2), a NumPy array of the same memory
 
-All others are read where they lie. Not seen is a change that PyTorch does not count and that leaves these words as they
-are, or is of a tensor with gaps, which is copied: `torch.autograd.graph.increment_version(p)` tells of it, and
-options={"freeze": False} makes parameters arguments of each call. Of tensors that were made in PyTorch's inference mode
-no changes are counted: work on them is done in each call. options={"freeze": True} looks for other tensors and other
-memory alone, so that it is done once for these, too."""
+All others are read where they lie. Not seen is a change that PyTorch does not count and that leaves these words as
+they are, or is of a tensor with gaps, which is copied: `torch.autograd.graph.increment_version(p)` tells of it. With
+False, which is the default, parameters are arguments of each call. Of tensors that were made in PyTorch's inference
+mode no changes are counted: work on them is done in each call. options={"freeze": True} looks for other tensors and
+other memory alone, so that it is done once for these, too."""
 from __future__ import annotations
 
 import threading
