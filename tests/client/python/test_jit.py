@@ -183,9 +183,9 @@ def test_large_arrays_of_a_closure_are_bound():
     assert rows and not any(row["ns"] for row in rows), rows
     mine = w.copy()
     f = jit(layer(mine, b))
-    want = f(x)[0]
+    want = f(x)
     mine += 1
-    assert np.array_equal(f(x)[0], want)
+    assert all(np.array_equal(a, b) for a, b in zip(f(x), want))
     for hosts in (lambda x: np.linalg.svd(x, compute_uv=False) @ w, lambda x: np.linalg.svd(x @ w, compute_uv=False)):
         assert np.allclose(jit(hosts)(w[:, :64] @ w.T), hosts(w[:, :64] @ w.T), rtol=1e-4, atol=1e-2)
 
