@@ -617,96 +617,11 @@ sx_code sx_pipe_finish_fused(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, cons
     return append(cx, pipe, &done);
 }
 
-#define COPY_PIECE_BYTES \
-    65536 /* per grid point, about: two of them fit the first two cache levels */
-
-#define COPY_VECTORS 4 /* in straight line */
-
-/* Where lanes are threads: a warp's share, so that there are many; words of a thread that lie side by side. */
-#define COPY_WARP_BYTES 8192
-#define COPY_WIDTH 4
-
-/* A place of a scatter and an index: a load, a comparison, an operation, a choice. */
-#define SCATTER_STEP_FLOPS 4
-#define SCATTER_BYTES (INT64_C(1) << 26) /* of a thread's workspace, for more than one vector */
-
 static bool is_move(sx_op op)
 {
     sx_op_class of = sx_op_info_of(op)->op_class;
     return of == SX_OPCLASS_CONCAT || of == SX_OPCLASS_GATHER || of == SX_OPCLASS_MOVE ||
            of == SX_OPCLASS_SCATTER || of == SX_OPCLASS_SORT || of == SX_OPCLASS_DYNAMIC;
-}
-
-/* The schedule of a scatter, and what its lanes have to do. */
-static void schedule_scatter(const sx_pipe *pipe, const sx_pipe_subject *s, const sx_attr *attr,
-                             uint32_t lanes, sx_schedule *schedule, double *steps)
-{
-    const sx_type *x = &s->type[0];
-    const double all = (double)sx_tensor_elements(x);
-    int64_t picks = sx_tensor_elements(&s->type[1]);
-    int64_t rows = x->dim[attr->axis].scale;
-    int64_t row = 1;
-    for (uint32_t d = (uint32_t)attr->axis + 1; d < x->rank; d++) {
-        row *= x->dim[d].scale;
-    }
-    if (sx_scatter_is_linear(rows, row, picks, pipe->target->vectors.threads)) {
-        bool large = (rows + 2) * SX_ROW_BYTES > SCATTER_BYTES / COPY_VECTORS;
-        uint32_t vectors = large ? 1 : COPY_VECTORS;
-        sx_schedule_map(lanes, 1, (int64_t)lanes * vectors, vectors, schedule);
-        *steps = (all + (double)sx_tensor_elements(&s->type[2])) * (row == 1 ? lanes : 1);
-        return;
-    }
-    int64_t step = (int64_t)lanes * COPY_VECTORS; /* a row meets every index */
-    int64_t bytes = row * sx_dtype_bytes(x->dtype) * (picks + 1);
-    int64_t columns = COPY_PIECE_BYTES / 4 / (picks + 1) / step * step;
-    sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / bytes), sx_max_i64(columns, step),
-                    COPY_VECTORS, schedule);
-    *steps = all * (double)picks;
-}
-
-/* Are all rows made of vectors of 16 bytes of each lane, so that every one begins at a multiple of 16? */
-static bool copies_wide(const sx_pipe_subject *s, sx_op op, const sx_attr *attr, int64_t row,
-                        uint32_t lanes)
-{
-    int64_t vector = COPY_WIDTH * (int64_t)sizeof(uint32_t);
-    int64_t all = 0, longest = 0;
-    if (op != SX_OP_CONCATENATE && op != SX_OP_GATHER) {
-        return false;
-    }
-    for (uint32_t k = 0; k < (op == SX_OP_CONCATENATE ? s->count : 1); k++) {
-        int64_t own = row * (op == SX_OP_CONCATENATE ? s->type[k].dim[attr->axis].scale : 1);
-        all |= own;
-        longest = sx_max_i64(longest, own);
-    }
-    return all % vector == 0 && longest >= vector * lanes;
-}
-
-static void schedule_copy(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
-                          const sx_attr *attr, const sx_type *type, sx_schedule *schedule,
-                          double *steps)
-{
-    int64_t row = sx_dtype_bytes(type->dtype);
-    for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
-        row *= s->type[0].dim[d].scale;
-    }
-    uint32_t lane_bytes = sx_move_lane_bytes_of(op, s->type[0].dtype, type->dtype);
-    uint32_t lanes = sx_vector_unit_lanes(&pipe->target->vectors, lane_bytes);
-    *steps = 0;
-    if (op == SX_OP_SCATTER) {
-        schedule_scatter(pipe, s, attr, lanes, schedule, steps);
-    } else if (op == SX_OP_SORT) {
-        int64_t extent = s->type[0].dim[attr->axis].scale;
-        sx_schedule_map(lanes, 1, lanes, 1, schedule);
-        *steps = (double)sx_tensor_elements(&s->type[0]) / (double)extent * SX_SORT_PAIR_FLOPS /
-                 SCATTER_STEP_FLOPS *
-                 sx_sort_comparisons(extent, type->dim[attr->axis].scale, lanes);
-    } else if (pipe->target->vectors.threads && copies_wide(s, op, attr, row, lanes)) {
-        sx_schedule_map_wide(lanes, COPY_WIDTH, sx_max_i64(1, COPY_WARP_BYTES / row),
-                             COPY_WARP_BYTES / 4, COPY_VECTORS, schedule);
-    } else {
-        sx_schedule_map(lanes, sx_max_i64(1, COPY_PIECE_BYTES / row), COPY_PIECE_BYTES / 4,
-                        COPY_VECTORS, schedule);
-    }
 }
 
 /* In a variant for an interval: the kernel becomes one for all of it. Copies of outputs and the like are of no node
@@ -742,8 +657,8 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
 {
     sx_schedule schedule;
     const sx_pipe_cases *cases = NULL;
-    double steps;
-    schedule_copy(pipe, s, op, attr, type, &schedule, &steps);
+    double flops;
+    sx_pipe_schedule_move(pipe, s, op, attr, type, &schedule, &flops);
     sx_kernel *kernel;
     const sx_lowering move = {.kind = SX_LOWER_MOVE,
                               .name = s->name,
@@ -770,7 +685,7 @@ static sx_code compile_copy(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_op
     }
     s->tensor[s->count] = result;
     double floor_ns = sx_device_move_ns(pipe->device, kernel->bytes);
-    double busy_ns = sx_device_compute_ns(pipe->device, SX_F32, false, SCATTER_STEP_FLOPS * steps);
+    double busy_ns = sx_device_compute_ns(pipe->device, SX_F32, false, flops);
     finished done = {.kernel = kernel,
                      .code = &code,
                      .arg = s->tensor,

@@ -119,4 +119,11 @@ sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s
 /* cases.c: c->kernel becomes one for all values, with c->cases, under the schedule of c->candidate. */
 sx_code sx_pipe_make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                            sx_pipe_choice *c, bool *serves);
+
+/* ---- moves.c ---- */
+/* The schedule of an operation that moves elements, whose result has this type, and the operations that its lanes do
+ * beside loads and stores. */
+void sx_pipe_schedule_move(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
+                           const sx_attr *attr, const sx_type *type, sx_schedule *schedule,
+                           double *flops);
 #endif

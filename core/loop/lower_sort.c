@@ -14,8 +14,7 @@
  * A row ends somewhere: it is filled up to whole vectors with pairs behind all others, and whoever has no partner
  * stays. Partners a vector or more apart are compared vector by vector, those inside of one by exchanges of lanes. So
  * n elements take about n (log K)^2 / 4 comparisons, and n for what is pruned.
- *
- * Where lanes are threads and a row fits the shared memory of a block, its warps share the vectors of each step. */
+ */
 #include "core/ir/sort.h"
 #include "core/loop/lower.h"
 
@@ -36,8 +35,6 @@ typedef struct {
     int64_t lanes;
     /* Rows are [outer, axis, inner]; the parts of the grid are the other two. */
     int64_t outer, inner;
-    /* Warps that share a row; 0: one thread, or one warp, has it. */
-    uint32_t warps;
     /* Registers: bit k of the lane's number, and 0. */
     uint32_t bit[SX_TURN_STAGES], zero;
 } sorter;
@@ -176,14 +173,6 @@ static void make_bits(sorter *s)
 }
 
 /* ---- walks ---- */
-static int64_t divisor(int64_t n, int64_t most)
-{
-    while (n % most != 0) {
-        most--;
-    }
-    return most;
-}
-
 static void move_by(pass *p, uint32_t variable, int64_t low, int64_t high)
 {
     p->low.coef[variable] = low;
@@ -196,17 +185,6 @@ static void open_pass(sorter *s, pass *p)
     const int64_t low[] = {p->group_step, p->block_step, p->low_step};
     const int64_t high[] = {p->group_step, p->block_step, p->high_step};
     p->opened = 0;
-    if (s->warps > 0) { /* the dimension that gives most of them something to do */
-        uint32_t best = 0;
-        for (uint32_t k = 1; k < 3; k++) {
-            best = divisor(*trip[k], s->warps) > divisor(*trip[best], s->warps) ? k : best;
-        }
-        int64_t parts = divisor(*trip[best], s->warps);
-        *trip[best] /= parts;
-        move_by(p, sx_loop_open_warps(&s->b, parts), *trip[best] * low[best],
-                *trip[best] * high[best]);
-        p->opened++;
-    }
     for (uint32_t k = 0; k < 3; k++) {
         if (*trip[k] > 1) {
             move_by(p, sx_loop_open(&s->b, *trip[k]), low[k], high[k]);

@@ -39,8 +39,8 @@ void sxp_weights_free(sxp_module *self)
 
 /* ---- how an object is ---- */
 
-/* A number of a weight of `size` bytes that changes with any word on its diagonal, which passes through all its rows and
- * columns: the first dimension are its rows. Of one that is shorter than a word, all of it counts. */
+/* A number of a weight of `size` bytes that changes with any word on its diagonal, which passes through all its rows
+ * (along the first dimension) and columns. Of one that is shorter than a word, all of it counts. */
 static uint64_t sample(const sxp_tensor *tensor, const void *memory, size_t size)
 {
     uint64_t sum = 0, word = 0;
