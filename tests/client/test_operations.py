@@ -416,12 +416,12 @@ def test_products_by_the_copy_engine():
 
 
 def test_blocks_that_walk():
-    """136 tiles by the 132 blocks that a device holds at once: the module is verified, and says how it is launched."""
+    """272 tiles by the 132 blocks that a device holds at once: the module is verified, and says how it is launched."""
     module = TMP / "walk.sxm"
-    sx("compile", "--gemm", "17408x256x64", "--dtype", "bf16", "--target", "h100", "--assembler", "none",
+    sx("compile", "--gemm", "17408x256x256", "--dtype", "bf16", "--target", "h100", "--assembler", "none",
        "--verify-flops", "1", "-o", module)
     text = sx("explain", "--all", module).stdout
-    assert " blocks(132)" in text and "132 blocks walk over 136 tiles" in text, text
+    assert " blocks(132)" in text and "132 blocks walk over 272 tiles" in text, text
     assert "blocks, which the others are like" in text, text
     kernel = json.loads(sx("module", "show", module, "--json").stdout)["kernels"][0]
     assert [part["walkers"] for part in kernel["parts"]] == [132], kernel
