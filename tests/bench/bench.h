@@ -69,8 +69,12 @@ int sx_bench_legality(const sx_bench_options *options);
 int sx_bench_ptx(const sx_bench_options *options);
 int sx_bench_suite(const sx_bench_options *options);  /* cases "suite-..." of sx_bench_ptx */
 int sx_bench_select(const sx_bench_options *options); /* cases "select-..." of sx_bench_ptx */
-/* ptx: is the device of the table among those asked for? */
-bool sx_bench_asks(const sx_bench_options *options, const char *name);
+struct sx_device;
+/* ptx: `run`, until one fails, for each GPU of the table that is asked for and whose case "PREFIX-DEVICE", the label,
+ * is. The exit status. */
+int sx_bench_each_gpu(const sx_bench_options *options, const char *prefix,
+                      int (*run)(const sx_bench_options *options, const char *label,
+                                 const struct sx_device *device));
 int sx_bench_skinny(const sx_bench_options *options); /* case "skinny" of sx_bench_ptx */
 int sx_bench_search(const sx_bench_options *options);
 int sx_bench_sort(const sx_bench_options *options);

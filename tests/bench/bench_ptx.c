@@ -173,7 +173,7 @@ static sx_code measure_assembler(const sx_bench_options *options)
 }
 
 /* Is the device among those asked for, or the one that stands for all where none is? */
-bool sx_bench_asks(const sx_bench_options *options, const char *name)
+static bool asks(const sx_bench_options *options, const char *name)
 {
     const char *list = options->target;
     if (list == NULL) {
@@ -187,6 +187,23 @@ bool sx_bench_asks(const sx_bench_options *options, const char *name)
         }
     }
     return false;
+}
+
+int sx_bench_each_gpu(const sx_bench_options *options, const char *prefix,
+                      int (*run)(const sx_bench_options *options, const char *label,
+                                 const sx_device *device))
+{
+    int status = 0;
+    for (uint32_t d = 0; d < sx_device_count() && status == 0; d++) {
+        const sx_device *device = sx_device_at(d);
+        char label[64];
+        (void)snprintf(label, sizeof(label), "%s-%s", prefix, device->name);
+        if (device->block_threads > 0 && asks(options, device->name) &&
+            sx_bench_wants(options, label)) {
+            status = run(options, label, device);
+        }
+    }
+    return status;
 }
 
 int sx_bench_ptx(const sx_bench_options *options)

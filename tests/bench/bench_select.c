@@ -197,15 +197,5 @@ static int run_device(const sx_bench_options *options, const char *label, const 
 
 int sx_bench_select(const sx_bench_options *options)
 {
-    int status = 0;
-    for (uint32_t d = 0; d < sx_device_count() && status == 0; d++) {
-        const sx_device *device = sx_device_at(d);
-        char label[64];
-        (void)snprintf(label, sizeof(label), "select-%s", device->name);
-        if (device->block_threads > 0 && sx_bench_asks(options, device->name) &&
-            sx_bench_wants(options, label)) {
-            status = run_device(options, label, device);
-        }
-    }
-    return status;
+    return sx_bench_each_gpu(options, "select", run_device);
 }
