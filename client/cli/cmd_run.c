@@ -26,6 +26,7 @@ typedef struct {
     uint32_t graphs; /* how often a graph of the run is launched; 0: not at all */
     uint32_t runs;   /* how often the module runs; the first one with the prologue */
     bool stepped;    /* so many are wanted, for what they leave */
+    sxc_npy *file;   /* [tensor] what its file holds; bytes.ptr NULL: not read yet */
     uint8_t **given; /* [tensor] an input that runs overwrite, as it was given; NULL: none */
     double graph_best_ns, graph_median_ns;
     double load_ns, runs_ns, check_ns; /* what the user waited for */
@@ -74,11 +75,18 @@ static sx_code check_names(session *s, sxc_option option, sx_module_place place)
     return SX_OK;
 }
 
+/* Reads a file once, for its extents and then for its elements. */
+static sx_code read_tensor(session *s, uint32_t index, const char *path)
+{
+    return s->file[index].bytes.ptr == NULL ? sxc_npy_read(s->cli->cx, path, &s->file[index])
+                                            : SX_OK;
+}
+
 static sx_code load_tensor(session *s, uint32_t index, const char *path, void *memory)
 {
     const sx_module_tensor *tensor = &s->module->tensor[index];
-    sxc_npy array;
-    SX_TRY(sxc_npy_read(s->cli->cx, path, &array));
+    SX_TRY(read_tensor(s, index, path));
+    sxc_npy array = s->file[index];
     SX_TRY(sxc_npy_as(s->cli->cx, path, (sx_dtype)tensor->dtype, &array));
     bool same = array.type.dtype == tensor->dtype && array.type.rank == tensor->rank;
     for (uint32_t d = 0; same && d < tensor->rank; d++) {
@@ -496,7 +504,35 @@ static sx_code check(session *s)
     return code;
 }
 
-/* --dim chooses the variant of a module with several. */
+/* A dimension that --dim does not tell is what the file of an input has there: the first input that has it decides,
+ * and another one that differs is refused when it is loaded. */
+static sx_code set_extents_of_inputs(session *s)
+{
+    const sx_module *module = s->module;
+    for (uint64_t i = 0; i < module->extent_count; i++) {
+        const sx_module_extent *row = &module->extent[i];
+        if (row->what != SX_EXTENT_TENSOR || sxr_extent(s->program, row->symbol) != 0 ||
+            module->tensor[row->index].place != SX_TENSOR_INPUT) {
+            continue;
+        }
+        const char *path = file_for(&s->cli->option[SXC_INPUT], name_of(s, row->index));
+        if (path == NULL) {
+            continue;
+        }
+        SX_TRY(read_tensor(s, row->index, path));
+        const sx_type *type = &s->file[row->index].type;
+        int64_t extent =
+            row->dimension < type->rank ? type->dim[row->dimension].scale / row->scale : 0;
+        if (extent > 0) { /* else the file does not fit, which is told when it is loaded */
+            SX_TRY(sxr_set_extent(s->cli->cx, s->program,
+                                  sx_module_string(module, module->symbol[row->symbol].name),
+                                  extent));
+        }
+    }
+    return SX_OK;
+}
+
+/* --dim, or the extents of the inputs, choose the variant of a module with several. */
 static sx_code set_extents(session *s)
 {
     const sx_binding *binding;
@@ -505,6 +541,7 @@ static sx_code set_extents(session *s)
     for (uint32_t i = 0; i < count; i++) {
         SX_TRY(sxr_set_extent(s->cli->cx, s->program, binding[i].name, binding[i].value));
     }
+    SX_TRY(set_extents_of_inputs(s));
     for (uint32_t i = 0; i < s->module->symbol_count; i++) {
         if (sxr_extent(s->program, i) == 0) {
             sx_span name = sx_module_string(s->module, s->module->symbol[i].name);
@@ -544,9 +581,13 @@ static sx_code check_steps(session *s)
 static sx_code work(session *s)
 {
     SX_TRY(check_steps(s));
-    SX_TRY(set_extents(s));
     SX_TRY(check_names(s, SXC_INPUT, SX_TENSOR_INPUT));
     SX_TRY(check_names(s, SXC_WEIGHT, SX_TENSOR_WEIGHT));
+    s->file = SX_NEW_ARRAY(s->cli->cx, sxc_npy, (size_t)s->module->tensor_count + 1);
+    if (s->file == NULL) {
+        return s->cli->cx->error.code;
+    }
+    SX_TRY(set_extents(s));
     for (uint32_t i = 0; i < s->module->tensor_count; i++) {
         SX_TRY(bind_tensor(s, i));
     }

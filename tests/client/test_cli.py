@@ -148,6 +148,14 @@ def test_variants():
         ran = json.loads(sx("run", module, "--random", "7", "--check", "-d", f"batch={batch}", "--json").stdout)
         assert ran["check"]["passed"] and ran["check"]["elements"] == 10 * batch, ran
         assert ran["variant"] == f"batch={batch}" and ran["extents"] == {"batch": batch}, ran
+    for batch, rows, why in ((None, 4, ""), (None, 3, "extent batch has 3; the module serves 1, 4"),
+                             (1, 4, "x.npy is f32[4, 784], the module has f32[1, 784]")):
+        x = write_npy(TMP / "x.npy", [1.0] * (rows * 784), [rows, 784])
+        given = ["run", module, "-i", f"x={x}", "--random", "7", *(["-d", f"batch={batch}"] if batch else [])]
+        if why:
+            assert why in error_of(*given, status=4)["message"], (batch, rows)
+        else:
+            assert json.loads(sx(*given, "--json").stdout)["extents"] == {"batch": rows}, "the file tells the extent"
     told = sx("run", module, "--random", "7", "-d", "batch=4", "-n", "1").stdout
     assert told.startswith(b"variant  batch=4\nrun "), told
     shown = json.loads(sx("module", "show", module, "--json").stdout)
