@@ -288,8 +288,10 @@ static sx_code wait_for(sxc_cli *cli, sxc_connection *connection, int64_t search
         return come_back(cli, search, SX_CANCELLED, "left alone");
     }
     if (code == SX_NODAEMON) {
+        char why[SX_ERROR_TEXT_MAX];
+        (void)snprintf(why, sizeof(why), "%s", cli->cx->error.text);
         sx_ctx_reset_error(cli->cx);
-        return come_back(cli, search, SX_NODAEMON, "the daemon went away");
+        return come_back(cli, search, SX_NODAEMON, why);
     }
     return code;
 }
