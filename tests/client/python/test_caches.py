@@ -10,6 +10,8 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
+import types
 import warnings
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
@@ -110,6 +112,7 @@ def test_a_killed_leader_is_replaced():
         leader.process.kill()
         got = [rank.result() for rank in others]
         assert sum(g["made"] for g in got) == 1 and sum(g["hits"] for g in got) == 2, got
+        assert sum(g["stats"]["jax"]["shared"] for g in got) == 2, got # hits of those that waited
         leader.process.communicate()
 
 
@@ -201,6 +204,45 @@ def test_a_fork_shares_no_claim():
         os.close(writer)
 
 
+def test_a_framework_is_installed_once_for_each_daemon():
+    known, installed = caches._FRAMEWORKS["jax"], []
+    sys.modules["a_framework"] = types.SimpleNamespace(install=lambda keeper: installed.append(keeper) or "done")
+    caches._FRAMEWORKS["jax"] = ("json", "a_framework")
+    try:
+        with Daemon(program="symplexd") as one, Daemon(program="symplexd") as another:
+            for daemon, count in ((one, 1), (one, 1), (another, 2)):
+                assert caches.install("jax", socket=str(daemon.path)) == {"jax": "done"}
+                assert len(installed) == count and installed[-1].socket == str(daemon.path), (installed, count)
+    finally:
+        caches._FRAMEWORKS["jax"] = known
+        caches._installed.clear()
+        caches._keeper = None
+        os.environ.pop("SYMPLEX_SOCKET", None)
+
+
+def test_a_thread_claims_one_name_of_a_cache_at_a_time():
+    """Whoever goes on to the next name has given up the one before, and others need not wait for it."""
+    with Daemon(program="symplexd") as daemon, daemon.client() as client:
+        keeper = caches.Keeper(str(daemon.path))
+        claims = []
+        for cache, name in (("t", "a"), ("t", "b"), ("u", "a")):
+            assert keeper.get(cache, name, claim=True) is None
+            claims.append(client.call("artefact.caches")["leases"])
+        since = time.monotonic()
+        until(lambda: time.monotonic() > since + 0.002, "making it takes more than the least cost")
+        least_us = int((time.monotonic() - since) * 1e6)
+        keeper.put("t", "b", b"value")
+        until(lambda: client.call("artefact.caches")["caches"], "it is kept")
+        (row,) = client.call("artefact.caches")["caches"]
+        assert row["cost_us"] >= least_us > 1000, (row, least_us)
+        claims.append(client.call("artefact.caches")["leases"])
+        keeper.release("u", "another")
+        claims.append(client.call("artefact.caches")["leases"])
+        keeper.release("u", "a")
+        claims.append(client.call("artefact.caches")["leases"])
+        assert claims == [1, 1, 2, 1, 1, 0], claims
+
+
 def test_threads_and_a_daemon_that_comes_back():
     daemon = Daemon(program="symplexd")
     with daemon:
@@ -218,7 +260,7 @@ def test_threads_and_a_daemon_that_comes_back():
         for thread in threads:
             thread.join()
         row = keeper.stats()["t"]
-        assert not failed and row["hits"] == row["puts"] == 400 and row["errors"] == 0, (failed, row)
+        assert not failed and row["hits"] == row["puts"] == 400 and row["errors"] == row["shared"] == 0, (failed, row)
         until(lambda: daemon.counter("cache_queue_rows") == 0, "all is committed")
         daemon.stop()
         again = Daemon(program="symplexd", root=daemon.root)
