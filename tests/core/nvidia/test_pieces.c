@@ -1,96 +1,15 @@
 /* Attention of few queries over many keys, in pieces of keys that different blocks take: by the definition, the same
  * bits however many rows, heads and batches there are and under every schedule; both launches proven, planted faults
  * refused, and each instruction missed that the statistics of the pieces need. */
-#include "core/kernel/online_pieces.h"
 #include "client/assemble/assemble.h"
 #include "core/search/search.h"
-#include "tests/core/nvidia/online.h"
+#include "tests/core/nvidia/pieces.h"
 
-#define STAGE 64 /* keys */
-
-/* Both nodes of a case, with the arguments of the first one as a node of its own. */
-typedef struct {
-    sx_ctx cx;
-    online_case c;
-    online_node o;
-    const sx_analysis *a;
-    sx_online_pieces *nodes;
-    node sums;
-} setting;
-
-static void fill(setting *s, sx_rng *rng, bool exact)
-{
-    const online_case *c = &s->c;
-    for (uint32_t k = ONLINE_Q; k <= ONLINE_V; k++) {
-        for (int64_t i = 0; i < sx_tensor_elements(&s->o.n.input[s->o.at[k]]); i++) {
-            double whole = (double)sx_rng_below(rng, 3) - 1;
-            online_set(&s->cx, &s->o, k, i, exact ? whole : (double)sx_rng_f32(rng));
-        }
-    }
-    for (int64_t i = 0; c->mask && i < c->rows * c->keys;
-         i++) { /* of row 0 the first piece is hidden */
-        bool hidden = i < 512 || (c->rows > 1 && i / c->keys == 1);
-        online_set(&s->cx, &s->o, ONLINE_MASK, i, hidden ? -HUGE_VAL : (double)sx_rng_f32(rng));
-    }
-}
-
-static void setup(setting *s, const online_case *c, sx_rng *rng)
-{
-    memset(s, 0, sizeof(*s));
-    sx_ctx_init(&s->cx, SX_ARENA_DEFAULT);
-    s->c = *c;
-    s->o = online_make(&s->cx, c);
-    fill(s, rng, false);
-    s->a = analysis_of(&s->cx, &s->o.n);
-    int64_t piece = sx_online_piece(s->a);
-    ck_assert_int_ge(piece, SX_PIECE_KEYS_LEAST);
-    s->nodes = SX_NEW(&s->cx, sx_online_pieces);
-    ck_assert_ptr_nonnull(s->nodes);
-    sx_code code = sx_online_pieces_make(&s->cx, s->a, piece, s->nodes);
-    ck_assert_msg(code == SX_OK, "%s", s->cx.error.text);
-    s->sums = (node){.fused = s->nodes->partial,
-                     .count = s->nodes->argument_count,
-                     .result = s->nodes->partial_analysis.result};
-    for (uint32_t k = 0; k < s->sums.count; k++) {
-        s->sums.input[k] = s->nodes->partial_input[k];
-        s->sums.raw[k] = s->o.n.raw[s->nodes->argument[k]];
-    }
-}
-
-static sx_code lower_sums(setting *s, const sx_target *target, int64_t rows, uint32_t depth,
-                          sx_kernel **kernel)
-{
-    const sx_analysis *a = &s->nodes->partial_analysis;
-    sx_online_blocks blocks = {.matrix_rows = 16,
-                               .matrix_columns = 8,
-                               .matrix_steps = 16,
-                               .rows = rows,
-                               .warp_rows = 16,
-                               .keys = STAGE,
-                               .depth = depth,
-                               .query = a->lhs,
-                               .key = a->rhs,
-                               .value = a->value};
-    sx_schedule schedule;
-    sx_schedule_online_blocks(&blocks, &schedule);
-    sx_lowering what = {
-        .kind = SX_LOWER_FUSED, .name = "pieces", .analysis = a, .schedule = &schedule};
-    return sx_target_lower(&s->cx, target, &what, kernel);
-}
-
-static sx_kernel *sums_of(setting *s, int64_t rows, uint32_t depth)
-{
-    sx_kernel *kernel;
-    sx_code code = lower_sums(s, &sx_target_sm_80, rows, depth, &kernel);
-    ck_assert_msg(code == SX_OK, "%s", s->cx.error.text);
-    return kernel;
-}
-
-static sx_verdict verdict_of(setting *s, const sx_kernel *kernel)
+static sx_verdict verdict_of(pieces_setting *s, const sx_kernel *kernel)
 {
     sx_judge *judge;
     sx_verdict verdict;
-    const sx_judge_facts facts = {.keys = STAGE, .rounds = true};
+    const sx_judge_facts facts = {.keys = PIECES_STAGE, .rounds = true};
     ck_sx_ok(&s->cx, sx_judge_make(&s->cx, &judge));
     sx_code code = sx_judge_pieces(judge, &s->nodes->partial, &s->nodes->statistic, s->sums.input,
                                    s->sums.count, &facts, kernel, &verdict);
@@ -101,27 +20,8 @@ static sx_verdict verdict_of(setting *s, const sx_kernel *kernel)
     return verdict;
 }
 
-/* The first launch in the interpreter of PTX. */
-static sx_code run_sums(setting *s, sx_ctx *cx, const sx_kernel *kernel,
-                        const sx_ptx_module *module, uint64_t seed, bool lazy,
-                        uint8_t *const out[SX_PIECE_RESULTS])
-{
-    launches l;
-    uint32_t last = s->sums.count + SX_PIECE_STATISTIC;
-    tiles_begin(&l, kernel, module, &s->sums, out[SX_PIECE_SUM]);
-    launch_out(&l, "statistics", out[SX_PIECE_STATISTIC], (size_t)kernel->buffer[last].size);
-    return launch_run(cx, &l, seed, lazy);
-}
-
-static void make_room(setting *s, const sx_kernel *kernel, uint8_t *out[SX_PIECE_RESULTS])
-{
-    for (uint32_t k = 0; k < SX_PIECE_RESULTS; k++) {
-        out[k] = exact_buffer(&s->cx, kernel->buffer[s->sums.count + k].size);
-    }
-}
-
 /* The second launch, proven, on what the first one left. */
-static float *combine(setting *s, uint8_t *const sums[SX_PIECE_RESULTS])
+static float *combine(pieces_setting *s, uint8_t *const sums[SX_PIECE_RESULTS])
 {
     const sx_analysis *a = &s->nodes->combine_analysis;
     const sx_device *device;
@@ -153,15 +53,15 @@ static float *combine(setting *s, uint8_t *const sums[SX_PIECE_RESULTS])
     return (float *)(void *)out;
 }
 
-static float *run(setting *s, int64_t rows, uint32_t depth, uint64_t seed, bool lazy)
+static float *run(pieces_setting *s, int64_t rows, uint32_t depth, uint64_t seed, bool lazy)
 {
-    sx_kernel *kernel = sums_of(s, rows, depth);
+    sx_kernel *kernel = pieces_sums_of(s, rows, depth);
     uint8_t *out[SX_PIECE_RESULTS];
-    make_room(s, kernel, out);
+    pieces_make_room(s, kernel, out);
     sx_verdict verdict = verdict_of(s, kernel);
     ck_assert_msg(verdict.proven, "%s", verdict.text);
     sx_ptx_module *module = tiles_module(&s->cx, kernel, 80);
-    sx_code code = run_sums(s, &s->cx, kernel, module, seed, lazy, out);
+    sx_code code = pieces_run(s, &s->cx, kernel, module, seed, lazy, out);
     ck_assert_msg(code == SX_OK, "%s", s->cx.error.text);
     return combine(s, out);
 }
@@ -204,8 +104,8 @@ START_TEST(test_definition)
 {
     sx_rng rng = {sx_test_seed() + (uint64_t)_i};
     const online_case *c = &cases[_i];
-    setting s;
-    setup(&s, c, &rng);
+    pieces_setting s;
+    pieces_setup(&s, c, &rng);
     float *out = run(&s, 16, 2, sx_rng_next(&rng), false);
     float *other = run(&s, _i % 2 == 0 ? 32 : 16, 3, sx_rng_next(&rng), true);
     double unit = c->dtype == SX_BF16 ? ldexp(1, -8) : ldexp(1, -11);
@@ -245,8 +145,8 @@ START_TEST(test_same_bits)
                      .d = 32,
                      .columns = 16,
                      .mask = true};
-    setting all;
-    setup(&all, &c, &rng);
+    pieces_setting all;
+    pieces_setup(&all, &c, &rng);
     float *want = run(&all, 16, 2, 1, false);
     for (uint32_t k = 0; k < SX_COUNT(others); k++) {
         online_case few = c;
@@ -254,8 +154,8 @@ START_TEST(test_same_bits)
         few.heads = others[k].heads;
         few.rows = others[k].rows;
         few.keys = others[k].keys;
-        setting s;
-        setup(&s, &few, &rng); /* the first row, and others that are not compared */
+        pieces_setting s;
+        pieces_setup(&s, &few, &rng); /* the first row, and others that are not compared */
         const int64_t most[] = {c.d, c.keys * c.d, c.keys * c.columns};
         for (uint32_t which = ONLINE_Q; which <= ONLINE_V; which++) {
             for (int64_t i = 0; i < most[which]; i++) {
@@ -326,9 +226,9 @@ static const struct {
 START_TEST(test_refused)
 {
     sx_rng rng = {sx_test_seed()};
-    setting s;
-    setup(&s, &cases[1], &rng);
-    sx_kernel *kernel = sums_of(&s, 16, 2);
+    pieces_setting s;
+    pieces_setup(&s, &cases[1], &rng);
+    sx_kernel *kernel = pieces_sums_of(&s, 16, 2);
     sx_tile tile = *kernel->part[0].tile;
     sx_tile_online online = *tile.online;
     tile.online = &online;
@@ -353,7 +253,7 @@ END_TEST
 
 /* ---- what the emitter must not forget ---- */
 /* Is it stopped at a fault, or gives it other sums or statistics, in one of two orders? */
-static bool is_killed(setting *s, const sx_kernel *kernel, const sx_ptx_module *module,
+static bool is_killed(pieces_setting *s, const sx_kernel *kernel, const sx_ptx_module *module,
                       uint8_t *const want[SX_PIECE_RESULTS], uint8_t *const got[SX_PIECE_RESULTS])
 {
     bool killed = false;
@@ -363,7 +263,7 @@ static bool is_killed(setting *s, const sx_kernel *kernel, const sx_ptx_module *
         for (uint32_t k = 0; k < SX_PIECE_RESULTS; k++) {
             memset(got[k], 0xcc, (size_t)kernel->buffer[s->sums.count + k].size);
         }
-        killed = run_sums(s, &inner, kernel, module, order, order == 0, got) != SX_OK;
+        killed = pieces_run(s, &inner, kernel, module, order, order == 0, got) != SX_OK;
         for (uint32_t k = 0; k < SX_PIECE_RESULTS && !killed; k++) {
             size_t size = (size_t)kernel->buffer[s->sums.count + k].size;
             killed = memcmp(got[k], want[k], size) != 0;
@@ -377,18 +277,18 @@ static bool is_killed(setting *s, const sx_kernel *kernel, const sx_ptx_module *
 START_TEST(test_nothing_is_left_out)
 {
     sx_rng rng = {sx_test_seed()};
-    setting s;
+    pieces_setting s;
     online_case c = cases[0];
     c.batch = 1;
     c.rows = 12; /* of two of the instruction's halves */
     c.d = c.columns = 16;
-    setup(&s, &c, &rng);
-    sx_kernel *kernel = sums_of(&s, 16, 2);
+    pieces_setup(&s, &c, &rng);
+    sx_kernel *kernel = pieces_sums_of(&s, 16, 2);
     sx_ptx_module *module = tiles_module(&s.cx, kernel, 80);
     uint8_t *want[SX_PIECE_RESULTS], *got[SX_PIECE_RESULTS];
-    make_room(&s, kernel, want);
-    make_room(&s, kernel, got);
-    ck_sx_ok(&s.cx, run_sums(&s, &s.cx, kernel, module, 0, false, want));
+    pieces_make_room(&s, kernel, want);
+    pieces_make_room(&s, kernel, got);
+    ck_sx_ok(&s.cx, pieces_run(&s, &s.cx, kernel, module, 0, false, want));
     ck_assert(!is_killed(&s, kernel, module, want, got));
     sx_ptx_kernel *k = &module->kernel[0];
     uint32_t first = 0, stores = 0;
@@ -506,15 +406,15 @@ START_TEST(test_assembles)
                      .d = heads[_i],
                      .columns = heads[_i],
                      .mask = true};
-    setting s;
-    setup(&s, &c, &rng);
+    pieces_setting s;
+    pieces_setup(&s, &c, &rng);
     for (uint32_t t = 0; t < SX_COUNT(names); t++) {
         const sx_target *target = sx_target_find(NULL, names[t]);
         sx_kernel *kernel;
         sx_buf text;
         sxa_result result;
         sxa_options options = {.with = SXA_PTXAS};
-        sx_code code = lower_sums(&s, target, 16, 2, &kernel);
+        sx_code code = pieces_lower(&s, target, 16, 2, &kernel);
         ck_assert_msg(code == SX_OK, "%s", s.cx.error.text);
         sx_buf_init(&text, (size_t)16 << 20);
         sx_ptx_print(tiles_module(&s.cx, kernel, target->machine->level), &text);

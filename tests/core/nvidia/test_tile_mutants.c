@@ -1,5 +1,6 @@
 /* Block programs with one instruction left out, exchanged with the next one, or with another immediate: each is stopped
  * at a fault, gives another result or never ends, or is listed with the reason why its result is the same. */
+#include "tests/core/simt/mutants.h"
 #include "tests/core/nvidia/tiles.h"
 
 #define RUNS 3
@@ -42,66 +43,92 @@ static const struct {
               .stores = 1,
               .walkers = 1},
      .level = 90},
+    /* A cluster of two blocks: the first one fetches half of the factor that both share. */
+    {.c = {.dtype = SX_BF16, .b = 1, .m = 40, .k = 72, .n = 56, .widened = true},
+     .plan = {.matrix_rows = 64,
+              .matrix_columns = 32,
+              .matrix_steps = 16,
+              .rows = 64,
+              .columns = 32,
+              .steps = 16,
+              .warp_rows = 64,
+              .warp_columns = 32,
+              .depth = 2,
+              .cluster_columns = SX_BLOCK_CLUSTER},
+     .level = 90},
 };
 
-/* Mutants whose results are the same: what is done, the text of the instruction, how many of each subject, and why. */
+/* Mutants whose results are the same and of which mutants.h derives no reason: what is done, the text of the
+ * instruction, how many of each subject, and why. */
 static const struct {
     const char *how, *text;
     uint32_t count[SX_COUNT(subjects)];
     const char *why;
 } same[] = {
-    {"without", "cvta.to.global", {3, 3, 3}, "generic addresses of global memory are the same"},
-    {"without", "add.u32", {7, 0, 0}, "pointers to steps of k that the last stage does not have"},
-    {"without", "bra", {1, 1, 0}, "a stage beyond the last is filled, with zeros, and not read"},
-    {"exchange", "bra", {2, 2, 0}, "a stage is filled, or waited for, once more"},
-    {"exchange", "add.u32", {1, 2, 0}, "sums commute"},
-    {"exchange", "mad.lo", {3, 3, 0}, "sums commute"},
-    {"exchange", "max.s32", {4, 4, 0}, "bounds from both sides commute"},
-    {"immediate", "max.s32", {2, 2, 0}, "columns beyond the edge are summed up, but not stored"},
-    {"immediate", "mov.b32", {8, 4, 0}, "sums that begin at 2^-149 round to the same"},
-    {"immediate", "bar.sync", {2, 2, 3}, "another barrier with the same threads"},
-    {"immediate", "setp.ge.s32", {1, 1, 0}, "a stage beyond the last is filled and not read"},
-    {"immediate", "setp.gt", {3, 2, 0}, "no thread begins so near to the edge"},
-    /* The block that walks. Threads have no addresses of its results, but the program still makes them. */
     {"without",
      "add.u32",
-     {0, 0, 3},
-     "unused addresses; a barrier that is noted anew before it is read"},
-    {"without", "and.b32", {0, 0, 4}, "unused addresses; bits that no thread of the group has"},
-    {"without", "mad.lo", {0, 0, 5}, "unused addresses"},
-    {"without", "mov.b32", {0, 0, 2}, "the index of the only matrix, which no map has"},
-    {"without", "setp.gt", {0, 0, 2}, "the engine cuts what lies outside"},
-    {"without", "ret", {0, 0, 1}, "threads that do not load end where the others begin to load"},
-    {"without", "wgmma.fence", {0, 0, 1}, "no thread writes sums before the last stage"},
-    {"exchange", "add.u32", {0, 0, 2}, "unused addresses"},
-    {"exchange", "and.b32", {0, 0, 3}, "unused addresses"},
-    {"exchange", "mad.lo", {0, 0, 3}, "unused addresses"},
+     {7, 0, 0, 0},
+     "pointers to steps of k that the last stage does not have"},
+    {"without", "bra", {1, 1, 0, 0}, "a stage beyond the last is filled, with zeros, and not read"},
+    {"exchange", "bra", {2, 2, 0, 0}, "a stage is filled, or waited for, once more"},
+    {"exchange", "max.s32", {4, 4, 0, 0}, "bounds from both sides commute"},
+    {"immediate", "max.s32", {2, 2, 0, 0}, "columns beyond the edge are summed up, but not stored"},
+    {"immediate", "bar.sync", {2, 2, 3, 0}, "another barrier with the same threads"},
+    {"immediate", "setp.ge.s32", {1, 1, 0, 0}, "a stage beyond the last is filled and not read"},
+    {"immediate", "setp.gt", {3, 2, 0, 12}, "no thread begins so near to the edge"},
+    /* Blocks with a copy engine: one that walks, and a cluster. */
+    {"without",
+     "add.u32",
+     {0, 0, 1, 1},
+     "a barrier that is noted anew before it is read; there is one row of clusters"},
+    {"without", "and.b32", {0, 0, 1, 1}, "bits that no thread of the group has"},
+    {"without", "ret", {0, 0, 1, 1}, "threads that do not load end where the others begin to load"},
+    {"without", "wgmma.fence", {0, 0, 1, 1}, "no thread writes sums before the last stage"},
+    {"without", "wgmma.wait_group", {0, 0, 0, 1}, "nobody fills the stage that it frees"},
+    {"without",
+     "mbarrier.arrive",
+     {0, 0, 0, 4},
+     "nobody fills the last two stages, of either block"},
+    {"without", "mov.b32", {0, 0, 0, 1}, "the stage that it frees is not filled any more"},
+    {"exchange", "add.u32", {0, 0, 0, 1}, "there is one row of clusters"},
+    {"exchange", "and.b32", {0, 0, 0, 1}, "bits that no thread of the group has"},
     {"exchange",
      "bra",
-     {0, 0, 6},
+     {0, 0, 6, 4},
      "what stands behind is done more often, or by more threads, to the same end"},
     {"exchange",
      "fence.proxy",
-     {0, 0, 1},
+     {0, 0, 1, 0},
      "the thread that speaks has its fence behind the barrier"},
     {"exchange",
      "mbarrier.init",
-     {0, 0, 1},
+     {0, 0, 1, 1},
      "the last barrier is one that the engine does not use"},
-    {"immediate", "add.u32", {0, 0, 9}, "the last four bits of an address are in no descriptor"},
-    {"immediate", "selp", {0, 0, 2}, "the last four bits of an address are in no descriptor"},
-    {"immediate", "mov.b32", {0, 0, 5}, "unused addresses; the index of the only matrix; as above"},
+    {"exchange", "wgmma.commit_group", {0, 0, 0, 1}, "the wait before it asks for less"},
+    {"exchange",
+     "wgmma.wait_group",
+     {0, 0, 0, 2},
+     "nobody fills the stage that is freed behind it"},
+    {"exchange", "st.global", {0, 0, 0, 1}, "nobody waits for a result at the end of the cluster"},
+    {"immediate", "mul.lo.u32", {0, 0, 0, 1}, "there is one row of clusters"},
     {"immediate",
-     "and.b32",
-     {0, 0, 4},
-     "unused addresses; every thread has the engine store the same"},
-    {"immediate", "mad.lo", {0, 0, 5}, "unused addresses"},
-    {"immediate", "shr.u32", {0, 0, 3}, "unused addresses"},
-    {"immediate", "sub.s32", {0, 0, 1}, "the engine cuts what lies outside"},
-    {"immediate", "setp.gt", {0, 0, 2}, "the engine cuts what lies outside"},
-    {"immediate", "setp.lt", {0, 0, 1}, "no stage begins so near to the end of k"},
-    {"immediate", "setp.eq", {0, 0, 2}, "another thread of the four warps speaks"},
-    {"immediate", "setp.ne", {0, 0, 2}, "another thread of the warp makes the barriers, or loads"},
+     "wgmma.wait_group",
+     {0, 0, 0, 1},
+     "nobody fills the stage that is freed behind it"},
+    {"immediate",
+     "mbarrier.arrive",
+     {0, 0, 0, 2},
+     "nobody fills the last two stages, of either block"},
+    {"immediate", "add.u32", {0, 0, 9, 8}, "the last four bits of an address are in no descriptor"},
+    {"immediate", "selp", {0, 0, 2, 1}, "the last four bits of an address are in no descriptor"},
+    {"immediate", "mov.b32", {0, 0, 1, 1}, "the last four bits of an address are in no descriptor"},
+    {"immediate", "and.b32", {0, 0, 1, 0}, "every thread has the engine store the same"},
+    {"immediate", "setp.lt", {0, 0, 1, 1}, "no stage begins so near to the end of k"},
+    {"immediate", "setp.eq", {0, 0, 2, 1}, "another thread of the four warps speaks"},
+    {"immediate",
+     "setp.ne",
+     {0, 0, 2, 2},
+     "another thread of the warp makes the barriers, or loads"},
 };
 
 static sx_ctx cx;
@@ -110,13 +137,11 @@ static sx_ptx_module *module;
 static node input;
 static uint8_t *want, *got;
 static uint64_t most; /* instructions of the whole kernel */
-static uint32_t survivors[SX_COUNT(same)];
-static uint32_t subject; /* of this process */
 
-/* Is the kernel as it stands found out, in one of the orders? */
-static bool is_killed(void)
+static bool is_killed(void *self)
 {
     uint32_t bytes = bytes_of(&input.result);
+    (void)self;
     for (uint64_t run = 0; run < RUNS; run++) {
         memset(got, 0xCC, bytes);
         sx_ctx inner;
@@ -131,125 +156,6 @@ static bool is_killed(void)
     return false;
 }
 
-static void judge(const char *how, uint32_t i, const char *text)
-{
-    if (is_killed()) {
-        return;
-    }
-    uint32_t n = 0;
-    while (n < SX_COUNT(same) && (same[n].count[subject] == 0 || strcmp(same[n].how, how) != 0 ||
-                                  strstr(text, same[n].text) == NULL)) {
-        n++;
-    }
-    if (getenv("SX_SHOW") != NULL) {
-        (void)fprintf(stderr, "%s %u: %s\n", how, i, text);
-    }
-    ck_assert_msg(n < SX_COUNT(same), "nobody misses: %s instruction %u %s", how, i, text);
-    survivors[n]++;
-}
-
-static void text_of(uint32_t i, char text[256])
-{
-    sx_buf line;
-    sx_buf_init(&line, 4096);
-    sx_ptx_print_insn(module, &module->kernel[0], &module->kernel[0].insn[i], &line);
-    (void)snprintf(text, 256, "%.*s", (int)line.len, (const char *)line.ptr);
-    sx_buf_fini(&line);
-}
-
-/* ---- exchanges that change nothing ---- */
-typedef struct {
-    uint32_t count;
-    struct {
-        uint32_t form, id;
-        bool written;
-    } of[40];
-} registers;
-
-static void note(registers *r, uint32_t form, uint32_t id, bool written)
-{
-    ck_assert_uint_lt(r->count, SX_COUNT(r->of));
-    r->of[r->count].form = form;
-    r->of[r->count].id = id;
-    r->of[r->count++].written = written;
-}
-
-static registers registers_of(const sx_ptx_insn *insn)
-{
-    const sx_ptx_kernel *k = &module->kernel[0];
-    const sx_ptx_row *row = sx_ptx_row_of((sx_ptx_op)insn->op);
-    uint8_t operand[SX_PTX_OPERANDS_MAX];
-    uint32_t count = sx_ptx_operands_of(insn, operand);
-    registers r = {0};
-    if (insn->guarded) {
-        note(&r, SX_PTX_PRED, insn->guard, false);
-    }
-    for (uint32_t i = 0; i < count; i++) {
-        const sx_ptx_arg *arg = &k->arg[insn->arg + i];
-        bool memory = arg->kind == SX_PTX_ARG_MEMORY;
-        bool written = (row->operand[operand[i]].flags & SX_PTX_WRITTEN) != 0 && !memory;
-        if (arg->kind == SX_PTX_ARG_REGISTER || (memory && arg->base == SX_PTX_ARG_REGISTER)) {
-            note(&r, arg->form, arg->id, written);
-        }
-        for (uint32_t e = 0; arg->kind == SX_PTX_ARG_VECTOR && e < arg->count; e++) {
-            note(&r, k->arg[arg->id + e].form, k->arg[arg->id + e].id, written);
-        }
-    }
-    return r;
-}
-
-/* Neither needs what the other writes, and they do not touch the same memory: loads alone, or none. */
-static bool independent(const sx_ptx_insn *a, const sx_ptx_insn *b)
-{
-    registers x = registers_of(a), y = registers_of(b);
-    uint32_t does[2] = {sx_ptx_row_of((sx_ptx_op)a->op)->effects,
-                        sx_ptx_row_of((sx_ptx_op)b->op)->effects};
-    uint32_t free = SX_PTX_DOES_LOADS | SX_PTX_DOES_WARP;
-    if ((does[0] & ~free) != 0 && (does[1] & ~free) != 0) {
-        /* stores and copies to different places, which the layouts prove (core.tile) */
-        uint32_t order = SX_PTX_DOES_FENCE | SX_PTX_DOES_CONTROL | SX_PTX_DOES_BLOCK;
-        if (((does[0] | does[1]) & order) != 0) {
-            return false;
-        }
-    } else if (((does[0] | does[1]) & ~free) != 0 &&
-               ((does[0] & does[1]) != 0 || (does[0] | does[1]) & SX_PTX_DOES_CONTROL ||
-                (does[0] != 0 && does[1] != 0))) {
-        return false;
-    }
-    for (uint32_t i = 0; i < x.count; i++) {
-        for (uint32_t k = 0; k < y.count; k++) {
-            if (x.of[i].form == y.of[k].form && x.of[i].id == y.of[k].id &&
-                (x.of[i].written || y.of[k].written)) {
-                return false;
-            }
-        }
-    }
-    return true;
-}
-
-static void change_immediates(uint32_t i)
-{
-    sx_ptx_kernel *k = &module->kernel[0];
-    char text[256];
-    uint8_t operand[SX_PTX_OPERANDS_MAX];
-    uint32_t count = sx_ptx_operands_of(&k->insn[i], operand);
-    for (uint32_t n = 0; n < count; n++) {
-        sx_ptx_arg *arg = &k->arg[k->insn[i].arg + n];
-        bool memory = arg->kind == SX_PTX_ARG_MEMORY && arg->base == SX_PTX_ARG_REGISTER;
-        if (arg->kind != SX_PTX_ARG_IMMEDIATE && !memory) {
-            continue;
-        }
-        sx_ptx_arg whole = *arg;
-        arg->value += memory ? 16 : 1;
-        if (sx_ptx_check(&cx, module) == SX_OK) {
-            text_of(i, text);
-            judge("immediate", i, text);
-        }
-        sx_ctx_reset_error(&cx);
-        *arg = whole;
-    }
-}
-
 /* Where the programs of the elements begin: they are instructions of the loop IR, which others test. */
 static uint32_t block_end(void)
 {
@@ -259,9 +165,9 @@ static uint32_t block_end(void)
         uint8_t unit = sx_ptx_row_of((sx_ptx_op)k->insn[i].op)->unit;
         last = unit == SX_PTX_UNIT_TENSOR || k->insn[i].op == SX_PTX_OP_FMA_F32 ? i : last;
     }
-    registers sums = registers_of(&k->insn[last]);
+    mutants_registers sums = mutants_registers_of(k, &k->insn[last]);
     for (uint32_t i = last + 1; i < k->insn_count; i++) {
-        registers r = registers_of(&k->insn[i]);
+        mutants_registers r = mutants_registers_of(k, &k->insn[i]);
         for (uint32_t n = 0; n < r.count; n++) {
             if (!r.of[n].written && r.of[n].form == sums.of[0].form &&
                 r.of[n].id == sums.of[0].id) {
@@ -276,44 +182,18 @@ static uint32_t block_end(void)
     return k->insn_count - 1;
 }
 
-static void check_subject(void)
-{
-    sx_ptx_kernel *k = &module->kernel[0];
-    uint32_t mutants = 0;
-    uint32_t end = subjects[subject].level == 90 ? k->insn_count - 1 : block_end();
-    for (uint32_t i = 0; i < end; i++) {
-        sx_ptx_insn whole = k->insn[i], next = k->insn[i + 1];
-        char text[256];
-        text_of(i, text);
-        /* Nothing is left where it stood. */
-        k->insn[i] =
-            (sx_ptx_insn){.op = SX_PTX_OP_FENCE, .modifier = {SX_PTX_ORDER_SC, SX_PTX_SCOPE_CTA}};
-        judge("without", i, text);
-        k->insn[i] = whole;
-        if (!independent(&whole, &next)) {
-            k->insn[i] = next;
-            k->insn[i + 1] = whole;
-            judge("exchange", i, text);
-            k->insn[i] = whole;
-            k->insn[i + 1] = next;
-            mutants++;
-        }
-        change_immediates(i);
-        mutants++;
-    }
-    ck_assert_uint_gt(mutants, 250);
-}
-
 START_TEST(test_mutants)
 {
     sx_rng rng = {7};
     sx_kernel *made;
     sx_ptx_statistics statistics;
-    subject = (uint32_t)_i;
+    const uint32_t subject = (uint32_t)_i;
+    mutants_same listed[SX_COUNT(same)];
     sx_ctx_init(&cx, (size_t)1 << 30);
     input = tiles_node(&cx, &subjects[subject].c);
     tiles_fill(&cx, &input, &rng, false);
-    const sx_target *target = subjects[subject].level == 90 ? &sx_target_sm_90 : &sx_target_sm_80;
+    bool hopper = subjects[subject].level == 90;
+    const sx_target *target = hopper ? &sx_target_sm_90 : &sx_target_sm_80;
     sx_code code = tiles_lower(&cx, target, &input, subjects[subject].plan, &made);
     ck_assert_msg(code == SX_OK, "%s", cx.error.text);
     kernel = made;
@@ -322,12 +202,17 @@ START_TEST(test_mutants)
     got = exact_buffer(&cx, bytes_of(&input.result));
     ck_sx_ok(&cx, tiles_run_within(&cx, kernel, module, &input, 0, false, want, 0, &statistics));
     most = 2 * statistics.thread_insns;
-    ck_assert(!is_killed());
-    check_subject();
     for (uint32_t n = 0; n < SX_COUNT(same); n++) {
-        ck_assert_msg(survivors[n] == same[n].count[subject], "%s %s: %u survive, not %u (%s)",
-                      same[n].how, same[n].text, survivors[n], same[n].count[subject], same[n].why);
+        listed[n] = (mutants_same){same[n].how, same[n].text, same[n].count[subject], same[n].why};
     }
+    mutants m = {.cx = &cx,
+                 .module = module,
+                 .is_killed = is_killed,
+                 .same = listed,
+                 .same_count = SX_COUNT(listed),
+                 .end = hopper ? module->kernel[0].insn_count - 1 : block_end()};
+    mutants_run(&m);
+    ck_assert_uint_gt(m.tried, 250);
     sx_ctx_fini(&cx);
 }
 END_TEST
