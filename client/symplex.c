@@ -363,9 +363,16 @@ static sx_code prepare(sx_ctx *cx, const symplex_program *program, sx_core_reque
                : sxc_source_bytes(cx, (sx_span){program->bytes, program->size}, source);
 }
 
-/* The module file into `out`, which the caller has initialised and finishes. */
+static bool find_weight(const void *self, sx_span name, sx_span *bytes)
+{
+    const sx_weight *weight = sx_weights_find(self, name);
+    *bytes = weight != NULL ? weight->bytes : (sx_span){NULL, 0};
+    return weight != NULL;
+}
+
+/* The module file into `out`, which the caller finishes; with `open` a program of it, and its weights go to that. */
 static sx_code compile(sx_ctx *cx, const symplex_client *client, const symplex_program *program,
-                       sx_buf *out, symplex_compiled *info)
+                       sx_buf *out, sxr_options *open, sxr_program **opened, symplex_compiled *info)
 {
     sx_core_request request;
     sxc_source source;
@@ -375,9 +382,13 @@ static sx_code compile(sx_ctx *cx, const symplex_client *client, const symplex_p
     sx_buf_init(&module, MODULE_BYTES_MAX);
     sx_code code = prepare(cx, program, &request, &source);
     bool weights = source.weights != NULL && (program->flags & SYMPLEX_NO_WEIGHTS) == 0;
-    sx_buf *first = weights ? &module : out;
+    sx_buf *first = weights && open == NULL ? &module : out;
     code = code == SX_OK ? sxc_compile(cx, &source, &request, &options, first, &made) : code;
-    if (code == SX_OK && weights) {
+    if (code == SX_OK && open != NULL) {
+        open->weight = weights ? find_weight : NULL;
+        open->weight_self = source.weights;
+        code = sxr_open_bytes(cx, sx_buf_span(out), open, opened);
+    } else if (code == SX_OK && weights) {
         code = sxc_attach_weights(cx, sx_buf_span(&module), source.weights, out);
     }
     if (code == SX_OK) {
@@ -402,7 +413,7 @@ symplex_code symplex_compile(symplex_client *client, const symplex_program *prog
     sx_buf_init(&out, FILE_BYTES_MAX);
     *bytes = NULL;
     *size = 0;
-    sx_code code = compile(&cx, client, program, &out, info);
+    sx_code code = compile(&cx, client, program, &out, NULL, NULL, info);
     if (code == SX_OK) {
         *bytes = out.ptr; /* from malloc; the caller's now */
         *size = out.len;
@@ -423,7 +434,7 @@ symplex_code symplex_compile_file(symplex_client *client, const symplex_program 
     sx_buf out;
     begin_for(client, &cx, &stop);
     sx_buf_init(&out, FILE_BYTES_MAX);
-    sx_code code = compile(&cx, client, program, &out, info);
+    sx_code code = compile(&cx, client, program, &out, NULL, NULL, info);
     code = code == SX_OK ? sxc_write_file(&cx, path, sx_buf_span(&out)) : code;
     sx_buf_fini(&out);
     return finish_for(client, &cx, code, error);
@@ -573,6 +584,31 @@ sx_code sxc_module_make(sx_ctx *cx, sxr_program *program, symplex_module **modul
         symplex_module_close(made);
     }
     return code;
+}
+
+symplex_code symplex_compile_open(symplex_client *client, const symplex_program *program,
+                                  uint32_t threads, symplex_module **module, symplex_compiled *info,
+                                  symplex_error *error)
+{
+    if (client == NULL || program == NULL || module == NULL) {
+        return sxc_call_misuse(
+            error, "symplex_compile_open: client, program and a place for the module are needed");
+    }
+    *module = NULL;
+    if (threads > SXR_THREADS_MAX) {
+        return sxc_call_misuse(error, "symplex_compile_open: more than 256 threads");
+    }
+    sx_ctx cx;
+    stopper stop;
+    sx_buf bytes;
+    sxr_options open = {.threads = threads};
+    sxr_program *opened = NULL;
+    begin_for(client, &cx, &stop);
+    sx_buf_init(&bytes, MODULE_BYTES_MAX);
+    sx_code code = compile(&cx, client, program, &bytes, &open, &opened, info);
+    code = code == SX_OK ? sxc_module_make(&cx, opened, module) : code;
+    sx_buf_fini(&bytes);
+    return finish_for(client, &cx, code, error);
 }
 
 static symplex_code open_module(const char *path, sx_span bytes, uint32_t threads,

@@ -259,6 +259,13 @@ SYMPLEX_API symplex_code symplex_module_open(const void *bytes, size_t size, uin
                                              symplex_module **module, symplex_error *error);
 SYMPLEX_API symplex_code symplex_module_open_file(const char *path, uint32_t threads,
                                                   symplex_module **module, symplex_error *error);
+/* symplex_compile and symplex_module_open in one: the same module, without a file of it in between. Weights of an ONNX
+ * model are copied once, from where they lie to the module; the model may be changed afterwards. `info` may be NULL.
+ *   errors   those of the two; on failure *module is NULL */
+SYMPLEX_API symplex_code symplex_compile_open(symplex_client *client,
+                                              const symplex_program *program, uint32_t threads,
+                                              symplex_module **module, symplex_compiled *info,
+                                              symplex_error *error);
 
 SYMPLEX_API void symplex_module_describe(const symplex_module *module, symplex_module_info *info);
 /* Tensors of the interface, numbered from 0: inputs, weights, outputs and state in the order of the module. */

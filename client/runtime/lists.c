@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "client/runtime/device.h"
+#include "client/runtime/pages.h"
 #include "client/runtime/ranks.h"
 
 /* A tensor that all variants share is made once. */
@@ -203,9 +204,19 @@ static sx_code run_prologue_once(sx_ctx *cx, sxr_program *program, uint64_t *lau
     return SX_OK;
 }
 
+/* What the first run of a module of fixed extents writes, all of it, gets its pages at once. */
+static void touch_memory(sxr_program *program)
+{
+    if (!program->touched && program->memory != NULL && program->module.symbol_count == 0) {
+        sxr_pages_touch(program->memory, (size_t)(program->workspace - program->memory));
+    }
+    program->touched = true;
+}
+
 /* The prologue where it has not run for these weights, then the rest. */
 static sx_code run_variant(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
+    touch_memory(program);
     SX_TRY(run_prologue_once(cx, program, launch_ns));
     return run_launches(cx, program, 0, launch_ns);
 }

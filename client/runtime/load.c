@@ -162,7 +162,7 @@ static sx_code map_memory(sx_ctx *cx, sxr_program *program)
     program->workspace_stride = whole_pages(info->workspace_bytes);
     uint64_t total = areas + program->workspace_stride * threads;
     if (total > 0) {
-        program->memory = sxr_pages((size_t)total);
+        program->memory = sxr_pages_kept((size_t)total);
         if (program->memory == NULL) {
             return SX_FAIL(cx, SX_NOMEM, "module needs %llu bytes of memory: %s",
                            (unsigned long long)total, strerror(errno));
@@ -192,7 +192,7 @@ static void place_all(sxr_program *program)
         if (base == NULL && tensor->place == SX_TENSOR_STATE && tensor->size == 0) {
             base = (uint8_t *)program; /* nothing is read or written there */
         }
-        program->tensor[i] = base == NULL ? NULL : base + tensor->offset;
+        program->tensor[i] = base == NULL ? program->weight[i] : base + tensor->offset;
     }
 }
 
@@ -388,6 +388,7 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
         SX_TRY(map_code(cx, program));
     }
     SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
+    SX_TRY(sxr_take_weights(cx, program, options));
     return make_own(cx, program);
 }
 
@@ -468,6 +469,9 @@ sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another)
     made->file_size = program->file_size;
     made->code = program->code;
     made->code_size = program->code_size;
+    made->weights = program->weights;
+    made->weights_size = program->weights_size;
+    made->weight = program->weight;
     made->pool = program->pool;
     made->users = program->users;
     atomic_fetch_add(made->users, 1);
@@ -497,6 +501,8 @@ static void close_shared(sxr_program *program)
         (void)munmap(program->code, program->code_size);
     }
     (void)munmap(program->file, program->file_size);
+    sxr_pages_free(program->weights, program->weights_size);
+    free(program->weight);
     free(program->users);
 }
 

@@ -7,6 +7,7 @@
 #define MADV_POPULATE_WRITE 23
 #endif
 #define PAGE ((uintptr_t)4096)
+#define HUGE_PAGE ((uintptr_t)2 << 20)
 
 void sxr_pages_free(void *memory, size_t size)
 {
@@ -21,6 +22,25 @@ void *sxr_pages(size_t size)
     SX_ASSERT(size > 0);
     void *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
+}
+
+void *sxr_pages_kept(size_t size)
+{
+    SX_ASSERT(size > 0);
+    if (size < HUGE_PAGE || size > SIZE_MAX - HUGE_PAGE - PAGE) {
+        return sxr_pages(size);
+    }
+    uintptr_t whole = ((uintptr_t)size + PAGE - 1) & ~(PAGE - 1);
+    uint8_t *memory = sxr_pages(whole + HUGE_PAGE);
+    if (memory !=
+        NULL) { /* what stands before the first whole huge page goes, and so much behind */
+        uintptr_t before = (HUGE_PAGE - (uintptr_t)memory % HUGE_PAGE) % HUGE_PAGE;
+        sxr_pages_free(before > 0 ? memory : NULL, before);
+        memory += before;
+        sxr_pages_free(memory + whole, HUGE_PAGE - before);
+        (void)madvise(memory, whole, MADV_HUGEPAGE);
+    }
+    return memory;
 }
 
 void sxr_pages_touch(void *memory, size_t size)

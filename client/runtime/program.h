@@ -30,9 +30,16 @@ struct sxr_program {
     /* The section CODE, as a mapping that can be executed. */
     uint8_t *code;
     size_t code_size;
+    /* Weights that came with the options of opening, one after the other; [tensor_count] where each begins, NULL for
+     * all other tensors. */
+    uint8_t *weights;
+    size_t weights_size;
+    uint8_t **weight;
     /* One mapping for temporaries, persistent tensors, state and workspaces. */
     uint8_t *memory;
     size_t memory_size;
+    /* The memory that all runs write has its pages. */
+    bool touched;
     /* Inside `memory`: where the workspace of thread 0 begins, and how many bytes lie between one thread's and the
      * next one's. A kernel uses it for what it cannot hold in registers. */
     uint8_t *workspace;
@@ -44,7 +51,8 @@ struct sxr_program {
     struct sxr_device *device;
     /* The threads that run the points of a grid. */
     sxr_pool *pool;
-    /* How many programs use `file`, `code` and `pool` (sxr_share); the last one that is closed gives them back. */
+    /* How many programs use `file`, `code`, `weights` and `pool` (sxr_share); the last one that is closed gives them
+     * back. */
     _Atomic uint32_t *users;
     /* [tensor_count] where each tensor lies; NULL while it is not bound, and where it is on a GPU alone. */
     void **tensor;
@@ -90,6 +98,8 @@ struct sxr_program {
     uint64_t round;
 };
 
+/* weights.c: copies what the options have for weights that the file does not carry. */
+sx_code sxr_take_weights(sx_ctx *cx, sxr_program *program, const sxr_options *options);
 /* remember.c: what sxr_remember copied is given up. */
 void sxr_forget(sxr_program *program);
 

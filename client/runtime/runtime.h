@@ -21,6 +21,10 @@ typedef struct {
     /* A module for instructions that this processor lacks is opened too. It can be bound, and not run. No GPU is
      * looked for: code for one is not run here. */
     bool any_level;
+    /* The bytes of a weight that the file does not carry, by its name; false: there are none, and it is bound later.
+     * The program copies them, so that it is as if the file carried them. NULL: no weight has any. */
+    bool (*weight)(const void *self, sx_span name, sx_span *bytes);
+    const void *weight_self;
     /* The machines that a module may be for. NULL: those of core/target; tests know others. */
     const sx_machines *machines;
 } sxr_options;
@@ -28,7 +32,8 @@ typedef struct {
 void sxr_close(SX_TAKE sxr_program *program); /* NULL is allowed */
 /* Opens a module, the second one from a copy of its bytes.
  *   errors   SX_CORRUPT not a valid module; SX_UNIMPLEMENTED it is for another machine, or a variant that would run
- *            here has a launch or code of a kind that this runtime cannot run, by name; SX_SYSTEM file or memory */
+ *            here has a launch or code of a kind that this runtime cannot run, by name; SX_INPUT a weight of the
+ *            options has another size, with both; SX_SYSTEM file or memory */
 sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                       sxr_program **program);
 sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,

@@ -100,17 +100,39 @@ void sx_buf_put_u32(sx_buf *buf, uint32_t value)
     sx_buf_put(buf, bytes, sizeof(bytes));
 }
 
+void sx_buf_put_number(sx_buf *buf, int64_t value)
+{
+    uint8_t digit[20];
+    size_t first = sizeof(digit);
+    uint64_t rest = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    do {
+        digit[--first] = (uint8_t)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (value < 0) {
+        digit[--first] = '-';
+    }
+    SX_ASSERT(first < sizeof(digit));
+    sx_buf_put(buf, digit + first, sizeof(digit) - first);
+}
+
 void sx_buf_print(sx_buf *buf, const char *format, ...)
 {
+    char text[256]; /* what most texts fit, so that they are made once */
     va_list arguments;
     va_start(arguments, format);
     va_list again;
     va_copy(again, arguments);
-    int length = vsnprintf(NULL, 0, format, arguments);
+    int length = vsnprintf(text, sizeof(text), format, arguments);
     va_end(arguments);
     SX_ASSERT(length >= 0);
-    if (reserve(buf, (size_t)length + 1)) {
-        (void)vsnprintf((char *)buf->ptr + buf->len, (size_t)length + 1, format, again);
+    size_t size = (size_t)length + 1;
+    if (reserve(buf, size)) {
+        if (size <= sizeof(text)) {
+            memcpy(buf->ptr + buf->len, text, size);
+        } else {
+            (void)vsnprintf((char *)buf->ptr + buf->len, size, format, again);
+        }
         buf->len += (size_t)length;
     }
     va_end(again);

@@ -24,6 +24,7 @@ void sx_buf_put_text(sx_buf *buf, const char *text);
 void sx_buf_put_u8(sx_buf *buf, uint8_t value);
 void sx_buf_put_u16(sx_buf *buf, uint16_t value); /* little endian, as all below */
 void sx_buf_put_u32(sx_buf *buf, uint32_t value);
+void sx_buf_put_number(sx_buf *buf, int64_t value); /* in decimal */
 void sx_buf_print(sx_buf *buf, const char *format, ...) SX_PRINTF(2, 3);
 uint8_t *sx_buf_room(
     sx_buf *buf,

@@ -16,17 +16,26 @@
 
 static void print_quoted(sx_span text, sx_buf *out)
 {
+    size_t plain = 0; /* bytes before the next that stand for themselves */
     sx_buf_put_u8(out, '"');
     for (size_t i = 0; i < text.len; i++) {
         uint8_t c = text.ptr[i];
+        if (plain > 0 && (c == '"' || c == '\\' || c < 0x20 || c >= 0x7f)) {
+            sx_buf_put(out, text.ptr + i - plain, plain);
+        }
         if (c == '"' || c == '\\') {
             sx_buf_put_u8(out, '\\');
             sx_buf_put_u8(out, c);
         } else if (c < 0x20 || c >= 0x7f) {
             sx_buf_print(out, "\\x%02x", c);
         } else {
-            sx_buf_put_u8(out, c);
+            plain++;
+            continue;
         }
+        plain = 0;
+    }
+    if (plain > 0) {
+        sx_buf_put(out, text.ptr + text.len - plain, plain);
     }
     sx_buf_put_u8(out, '"');
 }
@@ -66,7 +75,7 @@ static void print_dim(sx_dim dim, const sx_symbol *symbols, uint32_t symbol_coun
 {
     sx_dim factor[2];
     if (sx_dim_is_constant(dim) || dim.scale == 0) {
-        sx_buf_print(out, "%lld", (long long)dim.scale);
+        sx_buf_put_number(out, dim.scale);
         return;
     }
     if (dim.symbol < symbol_count && !sx_symbol_is_declared(&symbols[dim.symbol])) {
@@ -178,7 +187,8 @@ static void print_ints(const sx_ints *ints, sx_buf *out)
 {
     sx_buf_put_u8(out, '[');
     for (uint32_t i = 0; i < ints->count; i++) {
-        sx_buf_print(out, "%s%lld", i > 0 ? ", " : "", (long long)ints->v[i]);
+        sx_buf_put_text(out, i > 0 ? ", " : "");
+        sx_buf_put_number(out, ints->v[i]);
     }
     sx_buf_put_u8(out, ']');
 }
@@ -306,7 +316,7 @@ static void print_program(const sx_program *program, sx_buf *out)
 
 /* ---- the graph ---- */
 
-#define PRINT_INT(field) sx_buf_print(out, "%lld", (long long)attr->field)
+#define PRINT_INT(field) sx_buf_put_number(out, (int64_t)attr->field)
 #define PRINT_INTS(field) print_ints(&attr->field, out)
 #define PRINT_FLOAT(field) print_double(attr->field, out)
 #define PRINT_REDUCER(field) sx_buf_put_text(out, sx_reducer_name(attr->field))
@@ -334,11 +344,11 @@ void sx_attr_print(const sx_attr *attr, const sx_symbol *symbols, uint32_t symbo
 {
     SX_ASSERT(symbols != NULL || symbol_count == 0);
     bool first = true;
-#define SX_ATTR(field, kind, help)                                    \
-    if ((attr->present & SX_A(field)) != 0 && !EMPTY_##kind(field)) { \
-        sx_buf_print(out, "%s%s = ", first ? " {" : ", ", #field);    \
-        PRINT_##kind(field);                                          \
-        first = false;                                                \
+#define SX_ATTR(field, kind, help)                                           \
+    if ((attr->present & SX_A(field)) != 0 && !EMPTY_##kind(field)) {        \
+        sx_buf_put_text(out, first ? " {" #field " = " : ", " #field " = "); \
+        PRINT_##kind(field);                                                 \
+        first = false;                                                       \
     }
 #include "core/ir/attrs.def"
 #undef SX_ATTR
@@ -414,11 +424,14 @@ static void print_node(const sx_graph *graph, uint32_t index, uint32_t count, sx
 {
     const sx_node *node = &graph->node[index];
     for (uint32_t i = 0; i < count; i++) {
-        sx_buf_print(out, "%s%%%u", i == 0 ? "    " : ", ", index + i);
+        sx_buf_put_text(out, i == 0 ? "    %" : ", %");
+        sx_buf_put_number(out, index + i);
     }
-    sx_buf_print(out, " = %s", sx_op_info_of(node->op)->name);
+    sx_buf_put_text(out, " = ");
+    sx_buf_put_text(out, sx_op_info_of(node->op)->name);
     for (uint32_t k = 0; k < node->input_count; k++) {
-        sx_buf_print(out, "%s%%%u", k == 0 ? "(" : ", ", sx_graph_input(graph, node, k).i);
+        sx_buf_put_text(out, k == 0 ? "(%" : ", %");
+        sx_buf_put_number(out, sx_graph_input(graph, node, k).i);
     }
     sx_buf_put_text(out, node->input_count > 0 ? ")" : "");
     sx_attr attr = *sx_graph_attr(graph, node);
@@ -441,7 +454,8 @@ static void print_node(const sx_graph *graph, uint32_t index, uint32_t count, sx
         print_quoted(origin->name, out);
         sx_buf_put_u8(out, ' ');
         print_quoted(origin->op, out);
-        sx_buf_print(out, " %lld", (long long)origin->opset);
+        sx_buf_put_u8(out, ' ');
+        sx_buf_put_number(out, origin->opset);
     }
     sx_buf_put_u8(out, '\n');
 }

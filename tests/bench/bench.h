@@ -65,6 +65,7 @@ int sx_bench_extract(const sx_bench_options *options);
 int sx_bench_hit(const sx_bench_options *options);
 int sx_bench_interval(const sx_bench_options *options);
 int sx_bench_jax(const sx_bench_options *options);
+int sx_bench_first(const sx_bench_options *options);
 int sx_bench_legality(const sx_bench_options *options);
 int sx_bench_ptx(const sx_bench_options *options);
 int sx_bench_suite(const sx_bench_options *options);  /* cases "suite-..." of sx_bench_ptx */

@@ -2,12 +2,15 @@
  * symplex.jax.jit against jax.jit; each in a process of its own that takes turns with the other. What a call of a tiny
  * function costs, models, and the first calls of models of tests/frameworks, each in a new process, with empty caches
  * or with filled ones. PyTorch is what deploy/install-deps.sh frameworks installs; Inductor calls the system's C++
- * compiler. */
+ * compiler. `first` is such a first call without a framework, its module at a daemon: of a traced function beside
+ * jax.jit with JAX's own cache, and of an ONNX model beside a session of onnxruntime. */
 #include "tests/bench/bench.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "tests/bench/peer.h"
+#include "tests/bench/server.h"
 
 #define ROUNDS_DEFAULT 9
 #define ROUNDS_MAX 1000
@@ -43,6 +46,8 @@ static const framework_case jax_cases[] = {{"call", 2000, "run", 0, NULL},
                                            {"bert", 2, "run", 0, NULL},
                                            {"gpt2", 2, "run", 0, NULL},
                                            {"resnet", 4, "run", 0, NULL}};
+static const framework_case first_cases[] = {{"jit", 1, "first-call", 0, "jax"},
+                                             {"onnx", 1, "first-call", 0, "onnxruntime"}};
 
 static bool start(sx_bench_peer *peer, const framework *f, const char *compiler, const char *name,
                   uint32_t threads)
@@ -130,5 +135,26 @@ int sx_bench_jax(const sx_bench_options *options)
     for (uint32_t i = 0; i < SX_COUNT(jax_cases); i++) {
         status |= measure_wanted(options, &jax, &jax_cases[i]);
     }
+    return status;
+}
+
+int sx_bench_first(const sx_bench_options *options)
+{
+    static char script[] = SX_SOURCE_DIR "/tests/bench/peer_first.py";
+    static char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
+    const framework first = {"first", python, script, NULL};
+    sx_bench_server server;
+    if (!sx_bench_wants(options, first_cases[0].name) &&
+        !sx_bench_wants(options, first_cases[1].name)) {
+        return 0;
+    }
+    if (!sx_bench_server_start("first", "symplexd", &server)) {
+        return 1;
+    }
+    int status = setenv("SYMPLEX_SOCKET", server.socket, 1);
+    for (uint32_t i = 0; status == 0 && i < SX_COUNT(first_cases); i++) {
+        status |= measure_wanted(options, &first, &first_cases[i]);
+    }
+    sx_bench_server_stop(&server);
     return status;
 }

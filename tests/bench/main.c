@@ -44,6 +44,10 @@ static const bench table[] = {
      sx_bench_encoder},
     {"extract", "the public extraction collection, 10 s a file: costs, bounds, proofs, times",
      sx_bench_extract},
+    {"first",
+     "the first call of 12 layers in a new process, the module at a daemon: symplex.jit, "
+     "compile_onnx",
+     sx_bench_first},
     {"hit", "a cached hit through the daemon against a bare epoll echo of the same sizes",
      sx_bench_hit},
     {"ptx",

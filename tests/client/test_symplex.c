@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "client/cli/npy.h"
 #include "core/base/rng.h"
@@ -208,6 +209,55 @@ START_TEST(weights_may_stay_away)
         ck_assert_double_eq_tol((double)y[i], 0.1, 1e-6); /* all weights are zero */
     }
     symplex_module_close(module);
+}
+END_TEST
+
+/* Compiled and opened in one call it is the same module, its weights are copies, and a handle that shares them has them
+ * when the first one is closed. */
+START_TEST(a_model_is_compiled_and_opened_at_once)
+{
+    static float x[784], y[2][10];
+    char folder[256], path[300];
+    sx_rng rng = {7};
+    for (size_t i = 0; i < SX_COUNT(x); i++) {
+        x[i] = sx_rng_f32(&rng);
+    }
+    sx_test_mkdtemp(folder);
+    (void)snprintf(path, sizeof(path), "%s/mlp.onnx", folder);
+    sx_buf model;
+    sx_buf_init(&model, (size_t)4 << 20);
+    sx_test_read_file(MLP, &model);
+    FILE *copy = fopen(path, "wb");
+    ck_assert_ptr_nonnull(copy);
+    ck_assert_uint_eq(fwrite(model.ptr, 1, model.len, copy), model.len);
+    ck_assert_int_eq(fclose(copy), 0);
+    sx_buf_fini(&model);
+    symplex_dim dim = {"batch", 1};
+    symplex_program program = {.path = path, .target = TARGET, .dims = &dim, .dim_count = 1};
+    symplex_compiled info, apart;
+    symplex_module *first, *module[2];
+    module[0] = compile_mlp(1, 0, &apart);
+    ck_ok(symplex_compile_open(client, &program, 1, &first, &info, &error));
+    ck_assert_str_eq(info.key, apart.key);
+    ck_assert_int_eq(truncate(path, 0), 0);
+    ck_ok(symplex_module_share(first, &module[1], &error));
+    symplex_module_close(first);
+    ck_assert_uint_eq(symplex_module_tensor_count(module[1]),
+                      symplex_module_tensor_count(module[0]));
+    for (size_t k = 0; k < 2; k++) {
+        bind_floats(module[k], SYMPLEX_INPUT_TENSOR, "x", x, SX_COUNT(x));
+        bind_floats(module[k], SYMPLEX_OUTPUT_TENSOR, "y", y[k], SX_COUNT(y[k]));
+        ck_ok(symplex_module_run(module[k], &error));
+        symplex_module_close(module[k]);
+    }
+    ck_assert_mem_eq(y[0], y[1], sizeof(y[0]));
+    ck_fails(symplex_compile_open(client, &program, 1, &first, &info, &error), SYMPLEX_INPUT,
+             "mlp.onnx");
+    ck_assert_ptr_null(first);
+    ck_fails(symplex_compile_open(client, &program, 257, &first, NULL, &error), SYMPLEX_USAGE,
+             "256 threads");
+    ck_fails(symplex_compile_open(client, NULL, 1, &first, NULL, &error), SYMPLEX_USAGE, "needed");
+    sx_test_rmtree(folder);
 }
 END_TEST
 
@@ -719,6 +769,7 @@ int main(void)
     tcase_add_test(all, a_model_runs_and_agrees_with_numpy);
     tcase_add_test(all, tensors_are_listed);
     tcase_add_test(all, weights_may_stay_away);
+    tcase_add_test(all, a_model_is_compiled_and_opened_at_once);
     tcase_add_test(all, callers_may_be_large);
     tcase_add_test(all, text_from_memory_and_nobody_answers);
     tcase_add_test(all, one_module_for_an_interval);

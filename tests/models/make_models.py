@@ -210,8 +210,7 @@ def gelu(m, x):
     return m.node("Mul", [t, "half"], "gelu")
 
 
-def make_encoder(any_length=False):
-    m = Model("encoder", 2)
+def encoder_constants(m, any_length):
     m.ints("zero", [0], rank=0)
     if any_length:
         m.ints("first", [1], rank=0)
@@ -221,9 +220,18 @@ def make_encoder(any_length=False):
     for name, value in (("two", 2.0), ("epsilon", EPSILON), ("head_root", math.sqrt(WIDTH // HEADS)),
                         ("root_two", math.sqrt(2.0)), ("one", 1.0), ("half", 0.5)):
         m.scalar(name, value)
-    x = m.node("Add", ["x", attention(m, layer_norm(m, "x", "norm1"), any_length)], "residual1")
+
+
+def encoder_layer(m, x, any_length):
+    x = m.node("Add", [x, attention(m, layer_norm(m, x, "norm1"), any_length)], "residual1")
     hidden = gelu(m, linear(m, layer_norm(m, x, "norm2"), "ffn.up", WIDTH, HIDDEN))
-    x = m.node("Add", [x, linear(m, hidden, "ffn.down", HIDDEN, WIDTH)], "residual2")
+    return m.node("Add", [x, linear(m, hidden, "ffn.down", HIDDEN, WIDTH)], "residual2")
+
+
+def make_encoder(any_length=False):
+    m = Model("encoder", 2)
+    encoder_constants(m, any_length)
+    x = encoder_layer(m, "x", any_length)
     m.node("Identity", [layer_norm(m, x, "norm3")], "y")
     dims = ["batch", "seq" if any_length else SEQUENCE, WIDTH]
     return m, m.finish([("x", dims)], [("y", dims)])

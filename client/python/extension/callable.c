@@ -173,6 +173,15 @@ static bool list_all(sxp_module *self, symplex_code code, const symplex_error *e
     return list_symbols(self) && list_tensors(self) && sxp_weights_make(self);
 }
 
+/* One that was compiled and opened in one call. */
+static bool take_opened(sxp_module *self, PyObject *capsule)
+{
+    symplex_error error = {.code = SYMPLEX_OK};
+    self->module = sxp_opened_take(capsule);
+    return self->module != NULL ? list_all(self, SYMPLEX_OK, &error)
+                                : PyErr_Format(PyExc_TypeError, "no module in the capsule") != NULL;
+}
+
 /* One of `path` and `bytes` is there. */
 static bool open_module(sxp_module *self, const char *path, const Py_buffer *bytes,
                         unsigned threads)
@@ -210,14 +219,20 @@ static PyObject *allocate_module(PyTypeObject *type)
 static PyObject *new_module(PyTypeObject *type, PyObject *args, PyObject *keywords)
 {
     const char *path;
+    PyObject *from; /* its bytes, or a capsule of sxp_compile */
     Py_buffer bytes = {.obj = NULL};
     unsigned threads;
     (void)keywords; /* the class of the package takes none */
-    if (!PyArg_ParseTuple(args, "zz*I", &path, &bytes, &threads)) {
+    if (!PyArg_ParseTuple(args, "zOI", &path, &from, &threads) ||
+        (from != Py_None && !PyCapsule_CheckExact(from) &&
+         PyObject_GetBuffer(from, &bytes, PyBUF_SIMPLE) != 0)) {
         return NULL;
     }
     PyObject *made = allocate_module(type);
-    if (made != NULL && !open_module(module_of(made), path, &bytes, threads)) {
+    bool good = made != NULL &&
+                (PyCapsule_CheckExact(from) ? take_opened(module_of(made), from)
+                                            : open_module(module_of(made), path, &bytes, threads));
+    if (!good) {
         Py_CLEAR(made);
     }
     if (bytes.obj != NULL) {

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { TO_MODULE, TO_TEXT, TO_FILE };
+enum { TO_MODULE, TO_TEXT, TO_FILE, TO_OPEN };
 
 /* A call of the library that may take long. */
 typedef struct {
@@ -97,6 +97,8 @@ static bool read_intervals(PyObject *list, symplex_interval **intervals, size_t 
 typedef struct {
     int what;
     const char *output; /* of TO_FILE */
+    unsigned threads;   /* of TO_OPEN, as is the next */
+    symplex_module *module;
     symplex_options options;
     symplex_program program;
     symplex_compiled info;
@@ -124,6 +126,9 @@ static void work(request *r)
         r->bytes = text;
     } else if (r->what == TO_FILE) {
         code = symplex_compile_file(client, &r->program, r->output, &r->info, &r->error);
+    } else if (r->what == TO_OPEN) {
+        code =
+            symplex_compile_open(client, &r->program, r->threads, &r->module, &r->info, &r->error);
     } else {
         code = symplex_compile(client, &r->program, &r->bytes, &r->size, &r->info, &r->error);
     }
@@ -134,13 +139,38 @@ static void work(request *r)
     symplex_close(client);
 }
 
-static PyObject *answer(const request *r)
+static void drop_opened(PyObject *capsule)
+{
+    symplex_module_close(sxp_opened_take(capsule));
+}
+
+/* A module for the type Module, which is closed where nobody takes it. */
+static PyObject *opened(request *r)
+{
+    PyObject *capsule = PyCapsule_New(r->module, SXP_OPENED, drop_opened);
+    r->module = capsule != NULL ? NULL : r->module;
+    return capsule;
+}
+
+symplex_module *sxp_opened_take(PyObject *capsule)
+{
+    symplex_module *module = NULL;
+    if (PyCapsule_IsValid(capsule, SXP_OPENED)) {
+        module = PyCapsule_GetPointer(capsule, SXP_OPENED);
+        (void)PyCapsule_SetName(capsule, "taken");
+    }
+    return module;
+}
+
+static PyObject *answer(request *r)
 {
     if (r->what == TO_TEXT) {
         return PyUnicode_DecodeUTF8(r->bytes, (Py_ssize_t)r->size, "strict");
     }
     PyObject *bytes = r->what == TO_FILE ? Py_NewRef(Py_None)
-                                         : PyBytes_FromStringAndSize(r->bytes, (Py_ssize_t)r->size);
+                      : r->what == TO_OPEN
+                          ? opened(r)
+                          : PyBytes_FromStringAndSize(r->bytes, (Py_ssize_t)r->size);
     return bytes == NULL
                ? NULL
                : Py_BuildValue("(N{s:s,s:s,s:O,s:d,s:d})", bytes, "key", r->info.key, "tier",
@@ -173,6 +203,7 @@ static PyObject *run(request *r, waiter *w)
         result = answer(r);
     }
     symplex_free(r->bytes);
+    symplex_module_close(r->module);
     free(r->text);
     return result;
 }
@@ -187,10 +218,10 @@ PyObject *sxp_compile(PyObject *self, PyObject *args)
     symplex_dim *dim = NULL;
     symplex_interval *interval = NULL;
     (void)self;
-    if (!PyArg_ParseTuple(args, "izz*zO!O!IzzIzOOz", &r.what, &r.program.path, &text,
+    if (!PyArg_ParseTuple(args, "izz*zO!O!IzzIzOOzI", &r.what, &r.program.path, &text,
                           &r.program.target, &PyList_Type, &dims, &PyList_Type, &intervals, &flags,
                           &r.program.disabled_rules, &r.program.objective, &daemon,
-                          &r.options.socket, &w.message, &w.progress, &r.output)) {
+                          &r.options.socket, &w.message, &w.progress, &r.output, &r.threads)) {
         return NULL;
     }
     r.program.bytes = text.buf;

@@ -103,8 +103,11 @@ void sxp_session_unlock(PyObject *self);
 /* ---- compiling ---- */
 
 /* (what, path, text, target, [(name, value)], [(name, low, high)], flags, rules, objective, daemon, socket, message,
- * progress, output), as client/python/symplex/_compile.py gives them. */
+ * progress, output, threads), as client/python/symplex/_compile.py gives them. */
 PyObject *sxp_compile(PyObject *self, PyObject *args);
+/* The module in a capsule that sxp_compile gave, yours now; NULL without an exception: it is not one, or was taken. */
+#define SXP_OPENED "symplex.opened"
+symplex_module *sxp_opened_take(PyObject *capsule);
 PyObject *sxp_ping(PyObject *self, PyObject *args);
 
 /* ---- the short way of traced functions ---- */

@@ -135,10 +135,15 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def load(module: Union[str, os.PathLike[str], bytes, bytearray, memoryview], *, threads: int = 0) -> Module:
-    """Opens a module file, by its path or from its bytes. `threads` 0: as many as the process may use."""
+def checked_threads(threads: int) -> int:
     if isinstance(threads, bool) or not isinstance(threads, int) or not 0 <= threads <= 256:
         raise ValueError(f"threads: {threads!r}, allowed are 0 (as many as the process may use) to 256")
+    return threads
+
+
+def load(module: Union[str, os.PathLike[str], bytes, bytearray, memoryview], *, threads: int = 0) -> Module:
+    """Opens a module file, by its path or from its bytes. `threads` 0: as many as the process may use."""
+    checked_threads(threads)
     if isinstance(module, (str, os.PathLike)):
         return Module(os.fspath(module), None, threads)
     if not isinstance(module, (bytes, bytearray, memoryview)):

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "client/runtime/cpu.h"
+#include "client/runtime/pages.h"
 #include "client/runtime/pool.h"
 #include "client/runtime/runtime.h"
 #include "core/ir/ir.h"
@@ -620,6 +621,26 @@ START_TEST(test_machines)
 }
 END_TEST
 
+/* Memory that is kept begins at a huge page, is zero and can be written to its end; nothing else of the address space
+ * is touched when it goes. */
+START_TEST(test_pages_that_are_kept)
+{
+    static const size_t sizes[] = {1, 4096, 2097151, 2097152, 2097153, 9000000};
+    for (size_t i = 0; i < SX_COUNT(sizes); i++) {
+        uint8_t *memory = sxr_pages_kept(sizes[i]), *beside = sxr_pages(4096);
+        ck_assert(memory != NULL && beside != NULL);
+        ck_assert(sizes[i] < 2097152 || (uintptr_t)memory % 2097152 == 0);
+        ck_assert(memory[0] == 0 && memory[sizes[i] - 1] == 0 && memory[sizes[i] / 2] == 0);
+        memset(memory, 0xa5, sizes[i]);
+        sxr_pages_touch(memory, sizes[i]); /* what is there stays */
+        ck_assert(memory[0] == 0xa5 && memory[sizes[i] - 1] == 0xa5);
+        sxr_pages_free(memory, sizes[i]);
+        ck_assert_uint_eq(beside[0], 0);
+        sxr_pages_free(beside, 4096);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client.runtime");
@@ -640,6 +661,7 @@ int main(void)
     tcase_add_test(cases, test_large_copies_and_fills_are_whole);
     tcase_add_test(cases, test_unknown_launches_are_refused_by_name);
     tcase_add_test(cases, test_machines);
+    tcase_add_test(cases, test_pages_that_are_kept);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

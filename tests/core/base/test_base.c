@@ -1,6 +1,7 @@
 #include "tests/lib/test.h"
 
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "core/base/hash.h"
@@ -84,6 +85,32 @@ START_TEST(test_buf_limit)
     ck_assert_int_eq(buf.code, SX_LIMIT);
     ck_assert_uint_eq(buf.len, 4);
     sx_buf_fini(&buf);
+}
+END_TEST
+
+START_TEST(test_buf_text)
+{
+    static const int64_t number[] = {0, 7, -1, 10, -905, INT64_MAX, INT64_MIN};
+    char wide[600];
+    sx_buf buf;
+    for (size_t i = 0; i < SX_COUNT(number); i++) {
+        char text[32];
+        (void)snprintf(text, sizeof(text), "%lld", (long long)number[i]);
+        sx_buf_init(&buf, 32);
+        sx_buf_put_number(&buf, number[i]);
+        ck_assert(sx_span_is(sx_buf_span(&buf), text));
+        sx_buf_fini(&buf);
+    }
+    for (size_t len = 250; len < sizeof(wide);
+         len += 1 + len / 100) { /* around what is made once */
+        memset(wide, 'x', len);
+        wide[len] = '\0';
+        sx_buf_init(&buf, 1000);
+        sx_buf_print(&buf, "%s", wide);
+        ck_assert_int_eq(buf.code, SX_OK);
+        ck_assert(sx_span_is(sx_buf_span(&buf), wide));
+        sx_buf_fini(&buf);
+    }
 }
 END_TEST
 
@@ -266,6 +293,7 @@ int main(void)
     tcase_add_test(cases, test_fuel);
     tcase_add_test(cases, test_codes);
     tcase_add_test(cases, test_buf_limit);
+    tcase_add_test(cases, test_buf_text);
     tcase_add_test(cases, test_key_parts_are_separated);
     tcase_add_test(cases, test_idmap_against_scan);
     tcase_add_test(cases, test_never_fails);

@@ -27,22 +27,29 @@ def dtype_of(word: str) -> np.dtype:
     return np.dtype(name)
 
 
+_words: dict[np.dtype, str] = {}  # what _TYPES says of element types that were asked for: their names are made anew
+
+
 def type_text(dtype: np.dtype, shape: Iterable[Extent]) -> str:
     shape = tuple(shape)
-    if dtype.name not in _TYPES:
-        raise Unimplemented(f"elements of {dtype.name} ({place()})")
+    word = _words.get(dtype)
+    if word is None:
+        if dtype.name not in _TYPES:
+            raise Unimplemented(f"elements of {dtype.name} ({place()})")
+        word = _words[dtype] = _TYPES[dtype.name]
     if len(shape) > RANK_MAX:
         raise Unimplemented(f"{len(shape)} dimensions, at most {RANK_MAX} ({place()})")
-    return f"{_TYPES[dtype.name]}[{', '.join(str(n) if isinstance(n, Size) else str(int(n)) for n in shape)}]"
+    return f"{word}[{', '.join([str(n) if isinstance(n, Size) else str(int(n)) for n in shape])}]"
 
 
 class Value:
-    """One result of a node."""
+    """One result of a node. `type` is the text of its element type and shape."""
 
-    __slots__ = ("_graph", "dtype", "shape", "origin")
+    __slots__ = ("_graph", "dtype", "shape", "type", "origin")
 
     def __init__(self, graph: "Graph", dtype: np.dtype, shape: tuple[Extent, ...]) -> None:
         self._graph, self.dtype, self.shape, self.origin = graph, dtype, shape, ""
+        self.type = type_text(dtype, shape)
 
 
 class Node:
@@ -99,7 +106,6 @@ class Graph:
 
     def parameter(self, dtype: Any, shape: Iterable[Extent]) -> Any:
         made = self.value(dtype, shape)
-        type_text(made.dtype, made.shape)
         self.parameters.append(made)
         return made
 
@@ -122,15 +128,14 @@ class Graph:
 
     def many(self, operation: str, inputs: Sequence[Any], attributes: dict[str, Any],
              types: Sequence[tuple[Any, Iterable[Extent]]]) -> list[Any]:
-        results = [self.value(dtype, shape) for dtype, shape in types]
-        for made in results:
-            type_text(made.dtype, made.shape)
-        self.nodes.append(Node(operation, tuple(self.take(x) for x in inputs), attributes, results))
+        results = [MAKE[0](self, np.dtype(dtype), tuple(shape)) for dtype, shape in types]
+        operands = tuple([x if x._graph is self else self.take(x) for x in inputs])
+        self.nodes.append(Node(operation, operands, attributes, results))
         return results
 
     def emit(self, operation: str, inputs: Sequence[Any], attributes: dict[str, Any], dtype: Any,
              shape: Iterable[Extent]) -> Any:
-        return self.many(operation, inputs, attributes, [(dtype, shape)])[0]
+        return self.many(operation, inputs, attributes, ((dtype, shape),))[0]
 
     def constant(self, value: Any, dtype: Any = None) -> Any:
         array = np.asarray(value, dtype)
@@ -155,9 +160,9 @@ class Graph:
         wanted = {id(x) for x in self.outputs}
         kept = []
         for node in reversed(self.nodes):
-            if any(id(x) in wanted for x in node.results):
+            if not wanted.isdisjoint(map(id, node.results)):
                 kept.append(node)
-                wanted.update(id(x) for x in node.inputs)
+                wanted.update(map(id, node.inputs))
         return kept[::-1]
 
     # ---- text ----
@@ -186,7 +191,7 @@ class Graph:
         made: dict[str, tuple[int, int]] = {}
         values = [*self.parameters, *(x for _, x in self.captures.values()),
                   *(x for node in self.nodes for x in node.results)]
-        for n in (n for x in values for n in x.shape if isinstance(n, Size)):
+        for n in [n for x in values for n in x.shape if type(n) is not int and isinstance(n, Size)]:
             made.update((s, n.bounds[s]) for symbols in n.terms for s in symbols)
         for node in self.nodes:
             for inner in node.attributes.values():
@@ -213,7 +218,7 @@ class Graph:
         for x, name in zip(values, names):
             role = " donated" if name in self.roles else ""
             lines.append(f'{declare(x)} = parameter {{name = "{name}", weight = 0}} : '
-                         f"{type_text(x.dtype, x.shape)}{role}")
+                         f"{x.type}{role}")
         for node in self.needed():
             weight = weights.get(id(node))
             if weight is not None:
@@ -223,13 +228,13 @@ class Graph:
                 else:
                     bound[weight] = declare(x)
                     lines.append(f'{bound[weight]} = parameter {{name = "{weight}", weight = 1}} : '
-                                 f"{type_text(x.dtype, x.shape)}")
+                                 f"{x.type}")
                 continue
-            operands = f"({', '.join(known[id(x)] for x in node.inputs)})" if node.inputs else ""
-            parts = ", ".join(f"{k} = {_attribute(v, indent + '    ')}" for k, v in node.attributes.items())
-            lines.append(f"{', '.join(declare(x) for x in node.results)} = {node.operation}{operands}"
+            operands = f"({', '.join([known[id(x)] for x in node.inputs])})" if node.inputs else ""
+            parts = ", ".join([f"{k} = {_attribute(v, indent + '    ')}" for k, v in node.attributes.items()])
+            lines.append(f"{', '.join([declare(x) for x in node.results])} = {node.operation}{operands}"
                          f"{f' {{{parts}}}' if parts else ''} : "
-                         f"{', '.join(type_text(x.dtype, x.shape) for x in node.results)}")
+                         f"{', '.join([x.type for x in node.results])}")
         into = {output: name for name, output in self.roles.items()}
         lines.append("return " + ", ".join(
             f'{known[id(x)]} as "{name}"' + (f' into "{into[name]}"' if name in into else "")
@@ -238,6 +243,8 @@ class Graph:
 
 
 def _attribute(value: Any, indent: str) -> str:
+    if type(value) is str or type(value) is int:
+        return str(value)
     if isinstance(value, Graph):
         return value.body_text(indent)
     if isinstance(value, np.ndarray):
@@ -245,5 +252,5 @@ def _attribute(value: Any, indent: str) -> str:
             return "0"
         return f'"{value.astype(value.dtype.newbyteorder("<")).tobytes().hex()}"'
     if isinstance(value, (list, tuple)):
-        return f"[{', '.join(str(n) if isinstance(n, Size) else str(int(n)) for n in value)}]"
+        return f"[{', '.join([str(n) if isinstance(n, Size) else str(int(n)) for n in value])}]"
     return str(value)

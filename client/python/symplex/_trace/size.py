@@ -10,7 +10,9 @@ from typing import Any, Callable, Iterable, Mapping
 from symplex._errors import Error
 
 _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-_OTHERS: list[str] = []
+_PLAIN = frozenset((int,))
+_INSIDE: dict[str, bool] = {}
+"""Whether a file of code is ours or NumPy's: each value of a trace asks for the line it comes from."""
 
 
 class TraceError(Error, TypeError):
@@ -18,13 +20,20 @@ class TraceError(Error, TypeError):
     file and line."""
 
 
+def _is_inside(file: str) -> bool:
+    import numpy
+    found = _INSIDE[file] = os.path.abspath(file).startswith((_HERE, os.path.dirname(os.path.abspath(numpy.__file__))))
+    return found
+
+
 def place() -> str:
     """The innermost line that is neither ours nor NumPy's."""
-    if not _OTHERS:
-        import numpy
-        _OTHERS.append(os.path.dirname(os.path.abspath(numpy.__file__)))
     frame = sys._getframe(1)
-    while frame.f_back is not None and os.path.abspath(frame.f_code.co_filename).startswith((_HERE, _OTHERS[0])):
+    while frame.f_back is not None:
+        file = frame.f_code.co_filename
+        inside = _INSIDE.get(file)
+        if not (_is_inside(file) if inside is None else inside):
+            break
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 
@@ -289,8 +298,16 @@ def meet(a: Extent, b: Extent, what: Any, shapes: Iterable[Iterable[Extent]]) ->
     return a if isinstance(a, AxisExtent) else b
 
 
+def plain(shape: Iterable[Extent]) -> bool:
+    """Numbers alone, without symbols and axes."""
+    return _PLAIN.issuperset(map(type, shape))
+
+
 def broadcast(shapes: list[tuple[Extent, ...]], what: Any) -> tuple[Extent, ...]:
     """As NumPy's: extents of 1 are repeated, and missing ones in front are 1."""
+    first = shapes[0] if shapes else ()
+    if all([shape == first and plain(shape) for shape in shapes]):
+        return first
     rank = max((len(shape) for shape in shapes), default=0)
     made: list[Extent] = [1] * rank
     for shape in shapes:

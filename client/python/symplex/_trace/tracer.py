@@ -3,6 +3,7 @@ known and whose elements are not; NumPy hands its functions over to it. Here: th
 reductions, shapes. `_index.py` has x[...], `_functions.py` and `_linalg.py` the rest of NumPy."""
 from __future__ import annotations
 
+import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence
 
@@ -11,7 +12,7 @@ import numpy as np
 from symplex._errors import Unimplemented
 from symplex._trace import graph as _graph
 from symplex._trace.graph import Graph, Value, current, type_text
-from symplex._trace.size import AxisExtent, Extent, Size, TraceError, broadcast, count, meet, place, texts
+from symplex._trace.size import AxisExtent, Extent, Size, TraceError, broadcast, count, meet, place, plain, texts
 
 Shape = tuple[Extent, ...]
 
@@ -26,7 +27,7 @@ def graph() -> Graph:
 
 def emit(operation: str, inputs: Sequence[Any], attributes: dict[str, Any], dtype: Any,
          shape: Iterable[Extent]) -> "Tracer":
-    return graph().emit(operation, inputs, attributes, dtype, shape)
+    return graph().many(operation, inputs, attributes, ((dtype, shape),))[0]
 
 
 def _refuse(what: str, instead: str) -> Callable[..., Any]:
@@ -220,7 +221,7 @@ def extent(n: Any) -> Extent:
 def shape_of(shape: Any) -> Shape:
     if isinstance(shape, (int, np.integer, Size)):
         return (extent(shape),)
-    return tuple(extent(n) for n in shape)
+    return shape if type(shape) is tuple and plain(shape) else tuple(extent(n) for n in shape)
 
 
 def broadcast_to(array: Any, shape: Any) -> Tracer:
@@ -231,7 +232,7 @@ def broadcast_to(array: Any, shape: Any) -> Tracer:
         return x
     lead = len(shape) - x.ndim
     kept = [d for d, n in enumerate(x.shape) if n == shape[lead + d]]
-    inner = x if len(kept) == x.ndim else reshape(x, tuple(x.shape[d] for d in kept))
+    inner = x if len(kept) == x.ndim else emit("reshape", (x,), {}, x.dtype, tuple([x.shape[d] for d in kept]))
     return emit("broadcast_in_dim", (inner,), {"dims": [lead + d for d in kept]}, x.dtype, shape)
 
 
@@ -264,7 +265,7 @@ def elementwise(operation: str, attributes: dict[str, Any] | None = None, result
         loop = ufunc.resolve_dtypes((*(kind_of(x) for x in inputs), None))
         values = [value(x, loop[i]) for i, x in enumerate(inputs)]
         shape = broadcast([x.shape for x in values], f"numpy.{ufunc.__name__}")
-        values = [broadcast_to(x, shape) for x in values]
+        values = [x if x.shape == shape else broadcast_to(x, shape) for x in values]
         return emit(operation, values, dict(attributes or {}), result or loop[-1], shape)
     return build
 
@@ -375,6 +376,8 @@ def reshape(a: Any, shape: Any) -> Tracer:
 
 def _filled(a: Tracer, shape: Shape) -> Shape:
     """One extent may be -1."""
+    if plain(shape) and plain(a.shape) and min(shape, default=0) >= 0 and math.prod(shape) == math.prod(a.shape):
+        return shape
     unknown = [d for d, n in enumerate(shape) if isinstance(n, int) and n == -1]
     whole = count(n for d, n in enumerate(shape) if d not in unknown)
     if len(unknown) == 1 and not (isinstance(whole, int) and whole == 0):
