@@ -43,6 +43,8 @@ typedef struct {
     shape *shape;
     uint32_t shape_count;
     int64_t workspace; /* the largest */
+    /* Bytes of the other buffers for the highest values, which the module has room for. */
+    int64_t size[SX_LOOP_BUFFERS_MAX];
 } collection;
 
 /* ---- what parts are alike ---- */
@@ -290,8 +292,11 @@ static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
                            sx_pipe_subject *there, sx_kernel **kernel)
 {
     SX_TRY(sx_pipe_subject_at(cx, pipe, s, value, there));
-    sx_lowering what = {
-        .kind = s->moves ? SX_LOWER_MOVE : SX_LOWER_FUSED, .name = s->name, .schedule = schedule};
+    sx_lowering what = {.kind = s->packs   ? SX_LOWER_PACK
+                                : s->moves ? SX_LOWER_MOVE
+                                           : SX_LOWER_FUSED,
+                        .name = s->name,
+                        .schedule = schedule};
     if (s->moves) {
         what.op = sx_graph_node(pipe->graph, (sx_node_id){s->node})->op;
         what.attr = there->attr;
@@ -303,6 +308,26 @@ static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
         SX_TRY(sx_schedule_check(cx, schedule, there->analysis));
     }
     return sx_target_lower(cx, pipe->target, &what, kernel);
+}
+
+/* The largest workspace. Tensors are as large as they are for the highest values. */
+static sx_code add_sizes(collection *c, const sx_kernel *kernel)
+{
+    for (uint32_t k = 0; k < kernel->buffer_count; k++) {
+        int64_t size = kernel->buffer[k].size;
+        if (kernel->buffer[k].role == SX_BUFFER_WORKSPACE) {
+            c->workspace = sx_max_i64(c->workspace, size);
+            continue;
+        }
+        c->size[k] = c->now == 0 ? size : c->size[k];
+        if (size > c->size[k]) {
+            const sx_pipe_point p = sx_points_at(&c->points, c->now);
+            return SX_FAIL(c->cx, SX_UNIMPLEMENTED,
+                           "a tensor is larger for %lld than for the highest value",
+                           (long long)p.value[0]);
+        }
+    }
+    return SX_OK;
 }
 
 /* Lowers the kernel for a point in an arena of its own, and adds it. */
@@ -318,11 +343,9 @@ static sx_code add_point(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject 
     sx_code code = lower_value(cx, pipe, s, schedule, &value, &there, &kernel);
     sx_arena inner = cx->arena;
     cx->arena = outer;
+    code = code == SX_OK ? add_sizes(c, kernel) : code;
     for (uint32_t p = 0; code == SX_OK && p < kernel->part_count; p++) {
         code = add_part(c, &kernel->part[p]);
-    }
-    if (code == SX_OK && kernel->buffer[kernel->buffer_count - 1].role == SX_BUFFER_WORKSPACE) {
-        c->workspace = sx_max_i64(c->workspace, kernel->buffer[kernel->buffer_count - 1].size);
     }
     sx_arena_fini(&inner);
     return code;
@@ -404,6 +427,21 @@ static bool is_same_for_all(const collection *c)
 
 /* ---- proofs ---- */
 
+static sx_code judge_settled(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
+                             const sx_schedule *schedule, const sx_pipe_subject *there,
+                             const sx_kernel *kernel, sx_verdict *verdict)
+{
+    if (s->packs) {
+        const sx_judge_facts facts = sx_judge_facts_of(schedule, there->analysis->kind);
+        return sx_judge_pack(pipe->judge, there->analysis->fused, there->type, s->count, &facts,
+                             kernel, verdict);
+    }
+    return s->moves
+               ? sx_judge_move(pipe->judge, sx_graph_node(pipe->graph, (sx_node_id){s->node})->op,
+                               there->attr, there->type, s->count, there->result, kernel, verdict)
+               : sx_pipe_judge(cx, pipe, there, schedule, kernel, verdict);
+}
+
 /* Is the kernel for the value proven? */
 static sx_code judge_at(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                         const sx_schedule *schedule, const sx_pipe_point *value, bool *proven)
@@ -414,10 +452,7 @@ static sx_code judge_at(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     SX_TRY(lower_value(cx, pipe, s, schedule, value, &there, &kernel));
     SX_TRY(sx_kernel_settle(cx, kernel, &settled));
     SX_TRY(sx_kernel_check(cx, settled));
-    SX_TRY(s->moves
-               ? sx_judge_move(pipe->judge, sx_graph_node(pipe->graph, (sx_node_id){s->node})->op,
-                               there.attr, there.type, s->count, there.result, settled, &verdict)
-               : sx_pipe_judge(cx, pipe, &there, schedule, settled, &verdict));
+    SX_TRY(judge_settled(cx, pipe, s, schedule, &there, settled, &verdict));
     *proven = verdict.proven;
     return SX_OK;
 }
@@ -455,6 +490,7 @@ static sx_code judge_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
 struct sx_pipe_kept {
     const sx_pipe_kept *before;
     uint32_t node;
+    bool packs; /* as of the subject */
     const sx_target *target;
     sx_pipe_point low, high;
     sx_schedule schedule;
@@ -472,7 +508,8 @@ static sx_pipe_kept *new_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_sub
     const sx_pipe_steady *steady = pipe->steady;
     sx_pipe_kept *kept = SX_NEW(cx, sx_pipe_kept);
     if (kept != NULL) {
-        *kept = (sx_pipe_kept){.node = s->node, .target = pipe->target, .schedule = *schedule};
+        *kept = (sx_pipe_kept){
+            .node = s->node, .packs = s->packs, .target = pipe->target, .schedule = *schedule};
         for (uint32_t k = 0; k < steady->symbol_count; k++) {
             kept->low.value[k] = steady->low[k];
             kept->high.value[k] = steady->high[k];
@@ -484,7 +521,8 @@ static sx_pipe_kept *new_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_sub
 static const sx_pipe_kept *find_kept(const sx_pipe *pipe, const sx_pipe_kept *like)
 {
     const sx_pipe_kept *kept = pipe->memory->last;
-    while (kept != NULL && (kept->node != like->node || kept->target != like->target ||
+    while (kept != NULL && (kept->node != like->node || kept->packs != like->packs ||
+                            kept->target != like->target ||
                             memcmp(&kept->low, &like->low, sizeof(like->low)) != 0 ||
                             memcmp(&kept->high, &like->high, sizeof(like->high)) != 0 ||
                             !sx_schedule_equal(&kept->schedule, &like->schedule))) {
@@ -521,7 +559,8 @@ static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const collection *c, 
 }
 
 /* The kernel of all shapes, and its cases. */
-static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_pipe_choice *c)
+static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_kernel **kernel,
+                         sx_pipe_cases *cases)
 {
     if (!kept->serves || kept->part == NULL) {
         return SX_OK;
@@ -530,14 +569,14 @@ static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_pipe_choice *c
     if (out == NULL) {
         return cx->error.code;
     }
-    *out = *c->kernel; /* for the highest values */
+    *out = **kernel; /* for the highest values */
     out->part = kept->part;
     out->part_count = kept->part_count;
     if (out->buffer[out->buffer_count - 1].role == SX_BUFFER_WORKSPACE) {
         out->buffer[out->buffer_count - 1].size = kept->workspace;
     }
-    c->kernel = out;
-    c->cases = kept->cases;
+    *kernel = out;
+    *cases = kept->cases;
     return SX_OK;
 }
 
@@ -624,14 +663,28 @@ sx_code sx_pipe_make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
 {
     const sx_schedule *schedule = &c->candidate->schedule;
     const sx_pipe_kept *kept;
-    c->cases = (sx_pipe_cases){.count = 0};
-    *serves = c->rhs_constant || !sx_pipe_packs(schedule);
-    if (!*serves) {
-        return SX_OK;
+    c->cases = c->packing_cases = (sx_pipe_cases){.count = 0};
+    c->packing = NULL;
+    *serves = true;
+    if (sx_pipe_packs(schedule) && !c->rhs_constant) {
+        sx_pipe_subject packs = *s;
+        packs.packs = true;
+        (void)snprintf(packs.name, sizeof(packs.name), "pack_%u", s->node);
+        const sx_lowering what = {.kind = SX_LOWER_PACK,
+                                  .name = packs.name,
+                                  .schedule = schedule,
+                                  .analysis = s->analysis};
+        SX_TRY(try_cases(cx, pipe, &packs, schedule, &kept));
+        SX_TRY(kept->serves ? sx_target_lower(cx, pipe->target, &what, &c->packing) : SX_OK);
+        SX_TRY(take_kept(cx, kept, &c->packing, &c->packing_cases));
+        *serves = kept->serves;
     }
-    SX_TRY(try_cases(cx, pipe, s, schedule, &kept));
-    *serves = kept->serves;
-    return take_kept(cx, kept, c);
+    if (*serves) {
+        SX_TRY(try_cases(cx, pipe, s, schedule, &kept));
+        SX_TRY(take_kept(cx, kept, &c->kernel, &c->cases));
+        *serves = kept->serves;
+    }
+    return SX_OK;
 }
 
 /* ---- in the module ---- */

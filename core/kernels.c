@@ -319,9 +319,10 @@ static bool has_slices_apart(const sx_schedule *schedule)
 }
 
 /* The launch before that of a contraction: it packs the right argument, or makes sums of slices. */
-static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
-                    const sx_schedule *schedule, uint32_t *packed)
+static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, const sx_pipe_choice *c,
+                    uint32_t *packed)
 {
+    const sx_schedule *schedule = &c->candidate->schedule;
     bool slices = has_slices_apart(schedule);
     uint32_t rhs = s->analysis->rhs;
     uint32_t input = slices ? s->analysis->lhs : rhs, other = slices ? rhs : UINT32_MAX;
@@ -330,9 +331,9 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     (void)snprintf(name, sizeof(name), "%s_%u", slices ? "slices" : "pack", s->node);
     const sx_lowering what = {
         .kind = SX_LOWER_PACK, .name = name, .schedule = schedule, .analysis = s->analysis};
-    sx_kernel *kernel;
-    SX_TRY(sx_target_lower(cx, pipe->target, &what, &kernel));
-    uint64_t bytes = (uint64_t)kernel->buffer[count].size;
+    sx_kernel *kernel = c->packing; /* of a variant for an interval: for all values */
+    SX_TRY(kernel == NULL ? sx_target_lower(cx, pipe->target, &what, &kernel) : SX_OK);
+    uint64_t bytes = (uint64_t)kernel->buffer[count].size; /* for the highest values */
     SX_ASSERT(kernel->buffer_count == count + 1 && kernel->buffer[count].role == SX_BUFFER_OUT);
     sx_pipe_emitted code;
     sx_pipe_plan own = {.refused = 0};
@@ -347,7 +348,8 @@ static sx_code pack(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                      .arg = arg,
                      .arg_count = count + 1,
                      .result_count = 1,
-                     .constant = constant};
+                     .constant = constant,
+                     .cases = c->packing != NULL ? &c->packing_cases : NULL};
     done.record = (sx_module_kernel){
         .kind = SX_MODULE_PACK,
         .node = s->node,
@@ -478,7 +480,7 @@ static sx_code try_schedule(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     status = status == SX_OK ? emit(cx, pipe, c->kernel, spills, &c->plan, &c->code) : status;
     if (status == SX_OK && sx_pipe_packs(schedule)) {
         uint32_t packed;
-        status = pack(cx, pipe, s, schedule, &packed);
+        status = pack(cx, pipe, s, c, &packed);
         pipe->image->code.len = status == SX_OK ? pipe->image->code.len : c->code.offset;
         c->plan.refused += status == SX_LIMIT ? 1 : 0;
     }

@@ -34,6 +34,8 @@ struct sx_pipe_subject {
     const sx_analysis *single;
     /* It is an operation that moves elements: its attributes and result at a probe, and there is no analysis. */
     bool moves;
+    /* What is meant is the kernel that packs the right argument of its contraction. */
+    bool packs;
     const sx_attr *attr;
     const sx_type *result;
     /* Nodes that share the kernel, whose program `analysis` is of; NULL: one node. */
@@ -62,6 +64,10 @@ typedef struct {
     sx_kernel *kernel;
     sx_pipe_follows follows; /* of a subject with probes, */
     sx_pipe_cases cases;     /* or these */
+    /* Of the kernel that packs the right argument, where each run does so, for all values; packing NULL: the one that
+     * the schedule gives. */
+    sx_kernel *packing;
+    sx_pipe_cases packing_cases;
     sx_pipe_emitted code;
 } sx_pipe_choice;
 
@@ -116,7 +122,8 @@ sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
  * as it will be run there. */
 sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_pipe_choice *c,
                              bool *serves);
-/* cases.c: c->kernel becomes one for all values, with c->cases, under the schedule of c->candidate. */
+/* cases.c: c->kernel becomes one for all values, with c->cases, under the schedule of c->candidate; and so does the one
+ * that packs for it. */
 sx_code sx_pipe_make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                            sx_pipe_choice *c, bool *serves);
 

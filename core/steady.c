@@ -162,6 +162,10 @@ sx_code sx_pipe_regrid(sx_ctx *cx, const sx_pipe_steady *steady, uint32_t probe,
     for (uint32_t k = 0; k < high->buffer_count; k++) { /* the workspace is that of the module */
         if (high->buffer[k].role == SX_BUFFER_WORKSPACE) {
             out->buffer[k] = high->buffer[k];
+        } else if (there->buffer[k].size > high->buffer[k].size) {
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "kernel %s: a tensor is larger for %lld than for %lld", high->name,
+                           (long long)value, (long long)steady->high[0]);
         }
     }
     *kernel = out;

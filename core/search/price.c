@@ -14,6 +14,20 @@ static bool is_constant(const sx_price_subject *s, uint32_t argument)
     return argument < s->input_count && (s->constant >> argument & 1) != 0;
 }
 
+/* How much dearer a contraction counts whose lanes follow a symbol and whose rows do not; turned over it has lanes that
+ * are the same for all values. Priced at one value, its lanes are all filled, or nearly so; for other values they are
+ * not, and what is left over is other code for each of them, so that no kernel serves an interval of the symbol. */
+#define LANES_OF_SYMBOL 2.0
+
+static bool follows_symbol(const sx_analysis *a, sx_role role)
+{
+    bool follows = false;
+    for (uint32_t d = 0; d < a->result.rank; d++) {
+        follows = follows || (a->space_role[d] == role && !sx_dim_is_constant(a->result.dim[d]));
+    }
+    return follows;
+}
+
 /* `fused` has passed sx_fused_infer with the subject's result. */
 static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *symbol_value,
                            const sx_price_subject *s, const sx_attr *fused, sx_cost *cost)
@@ -36,6 +50,11 @@ static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *s
     cost->floor_ns = found.floor_ns;
     cost->cost_ns = a.refusal == NULL ? found.best[0].cost_ns : NO_LOWERING_NS;
     const sx_target *target = sx_target_find(NULL, device->target);
+    bool vectors = target != NULL && !target->vectors.threads; /* only they serve intervals */
+    if (vectors && a.kind == SX_KERNEL_DOT && follows_symbol(&a, SX_ROLE_COLUMN) &&
+        !follows_symbol(&a, SX_ROLE_ROW)) {
+        cost->cost_ns *= LANES_OF_SYMBOL;
+    }
     uint32_t matrices = target != NULL ? sx_search_matrices(device, target) : 0;
     if (target != NULL && sx_search_copies_rows(&a, target->matrix, matrices) != 0) {
         uint32_t argument; /* a launch of its own copies it */

@@ -13,7 +13,7 @@ import numpy as np
 
 BINARY = pathlib.Path(os.environ["SX_BINARY_DIR"]) / "bin"
 TMP = pathlib.Path(tempfile.mkdtemp(prefix="sxdecoder."))
-WIDTH, TOKENS = 32, 64
+WIDTH, TOKENS, LONG = 32, 64, 2048
 WEIGHTS = ("wq", "wk", "wv")
 
 
@@ -21,37 +21,37 @@ def dot(left, right, side, rows, columns):
     return f"dot_general(%{left}, %{right}) {{lhs_contract = [1], rhs_contract = [{side}]}} : f32[{rows}, {columns}]"
 
 
-def program(rows):
+def program(rows, tokens=TOKENS):
     """Attention of `rows` queries over all places of which they may see theirs and those before. Of a single row, at
     the place `pos`, keys and values of the others are state; so they are of "seq" rows from there on."""
     lines = [f'%x = parameter {{name = "x", weight = 0}} : f32[{rows}, {WIDTH}]']
     lines += [f'%{w} = parameter {{name = "{w}", weight = 1}} : f32[{WIDTH}, {WIDTH}]' for w in WEIGHTS]
     lines += [f"%{value} = " + dot("x", f"w{value}", 0, rows, WIDTH) for value in "qkv"]
     keys, values, more = "k", "v", ""
-    if rows != TOKENS:
+    if rows != tokens:
         lines += ['%pos = parameter {name = "pos", weight = 0} : i32[] state = 0']
         for value in "kv":
-            kept = f"f32[{TOKENS}, {WIDTH}]"
+            kept = f"f32[{tokens}, {WIDTH}]"
             lines += [f'%old_{value} = parameter {{name = "{value}", weight = 0}} : {kept} state = 0',
                       f"%new_{value} = dynamic_update_slice(%old_{value}, %{value}, %pos) {{dims = [0]}} : {kept}"]
         lines += ["%one = constant {data = 1} : i32[]" if rows == 1 else
                   '%one = parameter {name = "count", weight = 0} : i32[]',
-                  "%next = add(%pos, %one) : i32[]", f"%first = broadcast_in_dim(%pos) : i32[{rows}, {TOKENS}]",
-                  f"%own = iota {{axis = 0}} : i32[{rows}, {TOKENS}]",
-                  f"%row = add(%first, %own) : i32[{rows}, {TOKENS}]"]
+                  "%next = add(%pos, %one) : i32[]", f"%first = broadcast_in_dim(%pos) : i32[{rows}, {tokens}]",
+                  f"%own = iota {{axis = 0}} : i32[{rows}, {tokens}]",
+                  f"%row = add(%first, %own) : i32[{rows}, {tokens}]"]
         keys, values = "new_k", "new_v"
         more = ', %new_k as "k" into "k", %new_v as "v" into "v", %next as "pos" into "pos"'
     else:
-        lines += [f"%row = iota {{axis = 0}} : i32[{rows}, {TOKENS}]"]
-    scores = f"f32[{rows}, {TOKENS}]"
-    lines += [f"%column = iota {{axis = 1}} : i32[{rows}, {TOKENS}]",
-              f"%seen = compare(%column, %row) {{direction = le}} : bool[{rows}, {TOKENS}]",
-              "%raw = " + dot("q", keys, 1, rows, TOKENS), f"%factor = constant {{data = {WIDTH**-0.5}}} : {scores}",
+        lines += [f"%row = iota {{axis = 0}} : i32[{rows}, {tokens}]"]
+    scores = f"f32[{rows}, {tokens}]"
+    lines += [f"%column = iota {{axis = 1}} : i32[{rows}, {tokens}]",
+              f"%seen = compare(%column, %row) {{direction = le}} : bool[{rows}, {tokens}]",
+              "%raw = " + dot("q", keys, 1, rows, tokens), f"%factor = constant {{data = {WIDTH**-0.5}}} : {scores}",
               f"%scaled = multiply(%raw, %factor) : {scores}", f"%hidden = constant {{data = -inf}} : {scores}",
               f"%scores = select(%seen, %scaled, %hidden) : {scores}",
               f"%weights = softmax(%scores) {{axis = 1}} : {scores}",
               "%y = " + dot("weights", values, 0, rows, WIDTH)]
-    symbols = f" (seq in [1, {TOKENS}])" if rows == "seq" else ""
+    symbols = f" (seq in [1, {tokens}])" if rows == "seq" else ""
     return f"sx 1\ngraph \"decoder\"{symbols} {{\n    " + "\n    ".join(lines) + f'\n    return %y as "y"{more}\n}}\n'
 
 
@@ -106,6 +106,29 @@ def test_prompts():
     assert done.returncode == 4 and 'state "k" has an extent that follows "places"' in done.stderr, done
 
 
+def test_long():
+    """2,048 places, prompts of any length, few variants; scores are in memory, and keys are packed in each run."""
+    (TMP / "long.sx").write_text(program("seq", LONG), encoding="utf-8")
+    sx("compile", "long.sx", "--no-daemon", "--dim", f"seq=1..{LONG}", "-o", "long.sxm")
+    sx("compile", "long.sx", "--no-daemon", "--dim", f"seq={LONG}", "-o", "bound.sxm")
+    variants = [v["name"] for v in json.loads(sx("module", "show", "long.sxm", "--json"))["variants"]]
+    assert len(variants) <= 4, variants
+    assert any(kernel["kind"] == "pack" for kernel in json.loads(sx("explain", "long.sxm", "--json"))["kernels"])
+    x = RNG.standard_normal((LONG, WIDTH)).astype(np.float32)
+    before, done, pieces = [], 0, {}
+    for count in (1, 1, 37, 640, 1, 1025, 343):
+        np.save(TMP / "count.npy", np.int32(count))
+        more = ("-i", "count=count.npy", "--steps", 1, "--state-out", "state.npz")
+        pieces[done] = run("long", x[done:done + count], *more, *before, "--dim", f"seq={count}")
+        before = ["--state-in", "state.npz"]
+        done += count
+    assert done == LONG
+    np.save(TMP / "count.npy", np.int32(LONG))
+    whole = run("bound", x, "-i", "count=count.npy", "--steps", 1)
+    for first, rows in pieces.items():
+        assert rows.tobytes() == whole[first:first + len(rows)].tobytes(), (first, len(rows))
+
+
 def run(module, x, *more, **environment):
     np.save(TMP / "x.npy", x)
     weights = [word for name in WEIGHTS for word in ("--weight", f"{name}={name}.npy")]
@@ -145,6 +168,7 @@ if __name__ == "__main__":
         test_rows(TOKENS)
         test_far_position()
         test_prompts()
+        test_long()
         assert "in place" in sx("explain", "step.sxm", "--all")
         driver = TMP / "libcuda.so.1"
         shutil.copy(BINARY.parent / "cuda-fake" / "libcuda.so.1", driver)
