@@ -833,11 +833,13 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx
     static const char *const prefix[] = {[SX_KERNEL_MAP] = "map",
                                          [SX_KERNEL_ROW] = "row",
                                          [SX_KERNEL_DOT] = "dot",
-                                         [SX_KERNEL_ONLINE] = "online"};
+                                         [SX_KERNEL_ONLINE] = "online",
+                                         [SX_KERNEL_NESTED] = "nested"};
     static const sx_module_kernel_kind kind[] = {[SX_KERNEL_MAP] = SX_MODULE_MAP,
                                                  [SX_KERNEL_ROW] = SX_MODULE_ROW,
                                                  [SX_KERNEL_DOT] = SX_MODULE_CONTRACTION,
-                                                 [SX_KERNEL_ONLINE] = SX_MODULE_ONLINE};
+                                                 [SX_KERNEL_ONLINE] = SX_MODULE_ONLINE,
+                                                 [SX_KERNEL_NESTED] = SX_MODULE_NESTED};
     if (is_move(node->op)) {
         (void)snprintf(s->name, sizeof(s->name), "%s_%u", sx_op_info_of(node->op)->name, s->node);
         s->kind = SX_MODULE_COPY;

@@ -236,7 +236,8 @@ typedef struct {
     SX_KERNEL(CONTRACTION, "contraction")             \
     SX_KERNEL(PACK, "pack")                           \
     SX_KERNEL(COPY, "copy") /* concatenate, gather */ \
-    SX_KERNEL(ONLINE, "online")
+    SX_KERNEL(ONLINE, "online")                       \
+    SX_KERNEL(NESTED, "nested")
 typedef enum {
 #define SX_KERNEL(enumerator, name) SX_MODULE_##enumerator,
     SX_MODULE_KERNELS(SX_KERNEL)

@@ -89,6 +89,13 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
                        "once to %s (%s)",
                        k, sx_dtype_name(a->result.dtype), rounding);
         return;
+    case SX_KERNEL_NESTED:
+        (void)snprintf(
+            text, size,
+            "one chain of %lld fused multiply-adds in ascending order from 0, of factors "
+            "made of such chains of %lld, rounded once to %s (%s)",
+            k, (long long)a->extent[SX_ROLE_INNER], sx_dtype_name(a->result.dtype), rounding);
+        return;
     case SX_KERNEL_ROW: describe_row(a, rounding, text, size); return;
     case SX_KERNEL_ONLINE:
         if (pieces != 0) {

@@ -870,6 +870,7 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
         }
         sx_schedule_online(&online, s);
         return;
+    case SX_KERNEL_NESTED: *s = *usual; return;
     }
 }
 

@@ -236,7 +236,7 @@ static bool is_contraction(sx_op op, const sx_attr *attr)
 {
     if (op == SX_OP_FUSED) {
         sx_kernel_kind kind = sx_body_kernel_kind(attr->body);
-        return kind == SX_KERNEL_DOT || kind == SX_KERNEL_ONLINE;
+        return kind == SX_KERNEL_DOT || kind == SX_KERNEL_ONLINE || kind == SX_KERNEL_NESTED;
     }
     sx_op_class c = sx_op_info_of(op)->op_class;
     return c == SX_OPCLASS_DOT || c == SX_OPCLASS_CONV || op == SX_OP_ATTENTION ||

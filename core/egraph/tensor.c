@@ -599,7 +599,7 @@ static void print_leaf(const sx_tensors *t, uint32_t node, sx_buf *text)
 
 static void print_body(const sx_attr *attr, sx_buf *text)
 {
-    static const char *const kind[] = {"map", "row", "dot", "online"};
+    static const char *const kind[] = {"map", "row", "dot", "online", "nested"};
     sx_buf_print(text, "[%s", kind[sx_body_kernel_kind(attr->body)]);
     for (uint32_t i = 0; i < attr->body->instr_count; i++) {
         const sx_instr *in = &attr->body->instr[i];

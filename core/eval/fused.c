@@ -27,14 +27,15 @@ typedef struct {
     uint32_t dim[SX_RANK_MAX]; /* space dimensions, ascending */
 } dims;
 
-/* The scores of one row under ONLINE: computed once, used by every reduction and by all rows that differ in
- * nothing they read. */
+/* The scores of one row under ONLINE, or the values that the outer DOT of nested ones sums: computed once, used by
+ * every reduction and by all rows that differ in nothing they read. */
 typedef struct {
-    uint32_t x;     /* instruction; UINT32_MAX: no ONLINE in the program */
+    uint32_t x;     /* instruction; UINT32_MAX: neither in the program */
     uint32_t outer; /* kept dimensions that x varies along */
     steps to_x;
+    bool powers; /* of ONLINE */
     sx_cell max;
-    sx_cell *weight;         /* e^(score - max) */
+    sx_cell *weight;         /* x, under ONLINE e^(x - max) */
     int64_t at[SX_RANK_MAX]; /* where they were computed */
     bool have;
 } scores;
@@ -47,7 +48,7 @@ typedef struct {
     int64_t extent[SX_RANK_MAX];
     int64_t index[SX_RANK_MAX];
     dims outer, axis; /* kept and reduced; without `inner` */
-    dims inner;       /* that the DOT under an ONLINE sums over */
+    dims inner;       /* that inner DOTs sum over */
     scores online;
     uint64_t row_cost;
     int64_t row_length;
@@ -103,14 +104,23 @@ static void plan_frame(frame *f)
     f->row_cost = cost;
 }
 
-/* Room for the scores of a row; the way to x from the DOT on. */
+/* Does the instruction, of a program with scores, make them? */
+static bool is_inner(const sx_body *body, const sx_instr *instr)
+{
+    return instr->kind == SX_BODY_DOT && body->instr[instr->x].kind == SX_BODY_ARG;
+}
+
+/* Room for the scores of a row; the way to x from the inner DOTs on. */
 static sx_code plan_online(sx_ctx *cx, frame *f, int64_t inner_length)
 {
     const sx_body *body = f->body;
     scores *s = &f->online;
     s->x = UINT32_MAX;
     for (uint32_t i = 0; i < body->instr_count; i++) {
-        s->x = body->instr[i].kind == SX_BODY_ONLINE ? body->instr[i].x : s->x;
+        const sx_instr *instr = &body->instr[i];
+        bool is_outer = instr->kind == SX_BODY_DOT && body->inner != 0 && !is_inner(body, instr);
+        s->powers = s->powers || instr->kind == SX_BODY_ONLINE;
+        s->x = instr->kind == SX_BODY_ONLINE || is_outer ? instr->x : s->x;
     }
     if (s->x == UINT32_MAX) {
         return SX_OK;
@@ -121,8 +131,8 @@ static sx_code plan_online(sx_ctx *cx, frame *f, int64_t inner_length)
     plan_steps(body, s->x, false, &s->to_x);
     int64_t cost = 0;
     for (uint32_t k = 0; k < f->combine_count; k++) {
-        bool is_dot = body->instr[f->combine[k]].kind == SX_BODY_DOT;
-        cost = is_dot ? 1 + f->before[k].count : cost;
+        bool is_dot = is_inner(body, &body->instr[f->combine[k]]);
+        cost += is_dot ? 1 + f->before[k].count : 0;
     }
     if (!sx_mul_i64(cost, inner_length, &cost) || !sx_add_i64(cost, s->to_x.count + 2, &cost) ||
         cost > ROW_LENGTH_MAX / f->row_length) {
@@ -344,22 +354,10 @@ static bool have_scores(const frame *f)
     return have;
 }
 
-static sx_code make_scores(sx_ctx *cx, frame *f)
+/* From scores to powers of what they are below the largest. */
+static void weigh_scores(frame *f)
 {
     scores *s = &f->online;
-    SX_TRY(sx_spend(cx, 1 + f->row_cost * (uint64_t)f->row_length));
-    bool more = true;
-    for (int64_t j = 0; more; j++) {
-        for (uint32_t k = 0; k < f->combine_count; k++) {
-            const sx_instr *instr = &f->body->instr[f->combine[k]];
-            if (instr->kind == SX_BODY_DOT) {
-                f->value[f->combine[k]] = run_dot(f, instr, &f->inner, &f->before[k]);
-            }
-        }
-        run_steps(f, &s->to_x);
-        s->weight[j] = f->value[s->x];
-        more = next_in_row(f);
-    }
     sx_dtype dtype = f->body->instr[s->x].dtype;
     sx_scalar_op subtract = {SX_OP_SUBTRACT, SX_EQ, dtype, dtype};
     sx_scalar_op power = {SX_OP_EXP, SX_EQ, dtype, dtype};
@@ -371,6 +369,27 @@ static sx_code make_scores(sx_ctx *cx, frame *f)
     for (int64_t j = 0; j < f->row_length; j++) {
         sx_cell low = sx_cell_apply(f->mode, &subtract, s->weight[j], s->max, s->max);
         s->weight[j] = sx_cell_apply(f->mode, &power, low, low, low);
+    }
+}
+
+static sx_code make_scores(sx_ctx *cx, frame *f)
+{
+    scores *s = &f->online;
+    SX_TRY(sx_spend(cx, 1 + f->row_cost * (uint64_t)f->row_length));
+    bool more = true;
+    for (int64_t j = 0; more; j++) {
+        for (uint32_t k = 0; k < f->combine_count; k++) {
+            const sx_instr *instr = &f->body->instr[f->combine[k]];
+            if (is_inner(f->body, instr)) {
+                f->value[f->combine[k]] = run_dot(f, instr, &f->inner, &f->before[k]);
+            }
+        }
+        run_steps(f, &s->to_x);
+        s->weight[j] = f->value[s->x];
+        more = next_in_row(f);
+    }
+    if (s->powers) {
+        weigh_scores(f);
     }
     memcpy(s->at, f->index, sizeof(s->at));
     s->have = true;
@@ -393,13 +412,14 @@ static sx_cell weighted_line(const frame *f, const sx_instr *instr, const source
     return sum;
 }
 
-/* Sum of e^(x - max) y by ONLINE instruction `instr`. */
+/* Sum of e^(x - max) y by ONLINE instruction `instr`, of x y by an outer DOT. */
 static sx_cell run_weighted(frame *f, const sx_instr *instr)
 {
     sx_cell sum = sx_reduce_open(f->mode, SX_SUM, instr->dtype);
     const sx_instr *y = &f->body->instr[instr->y];
     const source *from = y->kind == SX_BODY_ARG ? &f->source[y->x] : NULL;
-    if (from != NULL && from->cell != NULL && f->axis.count == 1 && !sx_mode_is_exact(f->mode)) {
+    bool in_lines = !sx_mode_is_exact(f->mode) && sx_dtype_class_of(instr->dtype) == SX_CLASS_FLOAT;
+    if (from != NULL && from->cell != NULL && f->axis.count == 1 && in_lines) {
         return sx_reduce_close(f->mode, instr->dtype, weighted_line(f, instr, from, sum));
     }
     bool more = true;
@@ -419,7 +439,7 @@ static sx_code run_online(sx_ctx *cx, frame *f)
     SX_TRY(sx_spend(cx, 1 + (uint64_t)f->row_length * f->combine_count));
     for (uint32_t k = 0; k < f->combine_count; k++) {
         const sx_instr *instr = &f->body->instr[f->combine[k]];
-        if (instr->kind != SX_BODY_DOT) {
+        if (!is_inner(f->body, instr)) {
             f->value[f->combine[k]] =
                 instr->kind == SX_BODY_REDUCE ? f->online.max : run_weighted(f, instr);
         }

@@ -14,7 +14,7 @@ sx_kernel_kind sx_body_kernel_kind(const sx_body *body)
             return SX_KERNEL_ONLINE;
         }
         if (body->instr[i].kind == SX_BODY_DOT) {
-            kind = SX_KERNEL_DOT;
+            kind = body->inner != 0 ? SX_KERNEL_NESTED : SX_KERNEL_DOT;
         }
         if (body->instr[i].kind == SX_BODY_REDUCE && kind == SX_KERNEL_MAP) {
             kind = SX_KERNEL_ROW;
@@ -27,6 +27,14 @@ bool sx_body_combines(const sx_instr *instr)
 {
     return instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT ||
            instr->kind == SX_BODY_ONLINE;
+}
+
+uint32_t sx_body_summed(const sx_body *body, const sx_instr *instr)
+{
+    SX_ASSERT(sx_body_combines(instr));
+    bool is_inner =
+        instr->kind == SX_BODY_DOT && body->inner != 0 && body->instr[instr->x].kind == SX_BODY_ARG;
+    return is_inner ? body->inner : body->axes & ~body->inner;
 }
 
 uint32_t sx_body_operand_count(const sx_instr *instr)
@@ -217,8 +225,7 @@ void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INS
         for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
             set |= vary[sx_body_operand(instr, k)];
         }
-        uint32_t gone = instr->kind == SX_BODY_DOT && body->inner != 0 ? body->inner : body->axes;
-        vary[i] = sx_body_combines(instr) ? set & ~gone : set;
+        vary[i] = sx_body_combines(instr) ? set & ~sx_body_summed(body, instr) : set;
     }
 }
 
@@ -440,7 +447,8 @@ static sx_code check_dot(sx_ctx *cx, const sx_body *body, uint32_t i)
 {
     const sx_instr *dot = &body->instr[i];
     const sx_instr *operand[2] = {&body->instr[dot->x], &body->instr[dot->y]};
-    if (operand[0]->kind != SX_BODY_ARG || operand[1]->kind != SX_BODY_ARG) {
+    bool computed = body->inner != 0; /* the x of the outer one of nested sums */
+    if ((operand[0]->kind != SX_BODY_ARG && !computed) || operand[1]->kind != SX_BODY_ARG) {
         return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: operands of a dot are arguments", i);
     }
     if (!sx_dot_widens(operand[0]->dtype, dot->dtype) ||
@@ -531,7 +539,8 @@ static sx_code check_online(sx_ctx *cx, const sx_type *space, const sx_body *bod
             after[i] = after[i] || after[sx_body_operand(instr, k)];
         }
         bool is_max = instr->kind == SX_BODY_REDUCE && instr->reducer == SX_MAX;
-        bool other = instr->kind == SX_BODY_REDUCE && !is_max;
+        bool other = (instr->kind == SX_BODY_REDUCE && !is_max) ||
+                     (instr->kind == SX_BODY_DOT && body->instr[instr->x].kind != SX_BODY_ARG);
         if (instr->kind == SX_BODY_ONLINE || is_max) {
             other = after[i] || (x != UINT32_MAX && x != instr->x);
             x = instr->x;
@@ -574,6 +583,53 @@ static sx_code check_online(sx_ctx *cx, const sx_type *space, const sx_body *bod
     return SX_OK;
 }
 
+/* The rules about nested sums: one or two dots over `inner`, one over the other axes of what is made of them, and no
+ * other way from an inner dot to the result. */
+static sx_code check_nested(sx_ctx *cx, const sx_type *space, const sx_body *body)
+{
+    uint32_t vary[SX_FUSED_INSTRS_MAX];
+    bool inside[SX_FUSED_INSTRS_MAX] = {false}; /* depends on an inner dot, not through the outer */
+    uint32_t inner = 0, outer = 0;
+    sx_body_vary(body, space->rank, vary);
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *instr = &body->instr[i];
+        bool is_inner = instr->kind == SX_BODY_DOT && body->instr[instr->x].kind == SX_BODY_ARG;
+        for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+            uint32_t operand = sx_body_operand(instr, k);
+            inside[i] = inside[i] || inside[operand];
+            if (!is_inner && (vary[operand] & body->inner) != 0) {
+                return SX_FAIL(cx, SX_INPUT,
+                               "fused: instruction %u: only dots of two arguments read what varies "
+                               "along the inner axes 0x%x",
+                               i, body->inner);
+            }
+        }
+        if (instr->kind == SX_BODY_REDUCE ||
+            (instr->kind == SX_BODY_DOT && !is_inner && !inside[i])) {
+            return SX_FAIL(cx, SX_INPUT,
+                           "fused: instruction %u: beside nested dots stand only dots of two "
+                           "arguments and one of what is made of them",
+                           i);
+        }
+        inner += is_inner ? 1 : 0;
+        outer += instr->kind == SX_BODY_DOT && !is_inner ? 1 : 0;
+        inside[i] = is_inner || (inside[i] && instr->kind != SX_BODY_DOT);
+    }
+    if (inner < 1 || inner > SX_NESTED_DOTS_MAX || outer != 1 || body->inner == body->axes) {
+        return SX_FAIL(
+            cx, SX_INPUT,
+            "fused: %u dots over inner axes 0x%x of 0x%x and %u over the others, 1 to %d "
+            "and one",
+            inner, body->inner, body->axes, outer, SX_NESTED_DOTS_MAX);
+    }
+    if (inside[body->instr_count - 1] || (vary[body->instr_count - 1] & body->axes) != 0) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "fused: the result depends on an inner dot or a reduced axis outside of the "
+                       "outer dot");
+    }
+    return SX_OK;
+}
+
 /* The rules about the program as a whole: every instruction used, one dot and then no other reduction, axes
  * only with one. */
 static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *body)
@@ -596,8 +652,11 @@ static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *bo
     if (sx_body_kernel_kind(body) == SX_KERNEL_ONLINE) {
         return check_online(cx, space, body);
     }
+    if (sx_body_kernel_kind(body) == SX_KERNEL_NESTED) {
+        return check_nested(cx, space, body);
+    }
     if (body->inner != 0) {
-        return SX_FAIL(cx, SX_INPUT, "fused: inner axes 0x%x without online", body->inner);
+        return SX_FAIL(cx, SX_INPUT, "fused: inner axes 0x%x without a dot", body->inner);
     }
     if (dots > 1 || (dots == 1 && reduces > 0)) {
         return SX_FAIL(cx, SX_INPUT, "fused: %u dots and %u reductions, at most one dot alone",

@@ -24,7 +24,9 @@
  *                    refused here, because sx_fused_lift expands them
  *     REDUCE r x     x combined by reducer r over all of `axes`; later instructions see one value per row
  *     DOT x y        the sum of x * y over `axes`, as one chain of fused multiply-adds in ascending order. x and y
- *                    may be of narrower types, whose elements become those of `dtype` first (sx_dot_widens)
+ *                    may be of narrower types, whose elements become those of `dtype` first (sx_dot_widens). Where
+ *                    `inner` is not empty, a DOT of two arguments sums over the axes in `inner` alone, and every
+ *                    other reduction over those that are not in it
  *     ONLINE x y     the sum over `axes` of e^(x - m) * y, where m is the maximum of x: softmax and its weighted
  *                    sum in one pass (online softmax, FlashAttention), which may be divided into blocks. y may be
  *                    narrower, as for DOT
@@ -45,6 +47,11 @@
  *                may compute the scores: it sums over the axes in `inner`, the ONLINE over the others. The
  *                only REDUCE allowed is the maximum of x. Only the operands of the DOT vary along `inner`, and
  *                the result along no axis.
+ *   nested       a contraction of contractions, as the gradients of attention are: one or two inner DOTs, which sum
+ *                over `inner`, and one outer DOT, which sums over the other axes. The x of the outer DOT is computed
+ *                of the inner ones by an elementwise program; its y is an ARG. Nothing else uses an inner DOT. Only
+ *                the operands of the inner DOTs vary along `inner`, and the result along no axis. No REDUCE and no
+ *                ONLINE. The inner sums are chains in ascending order, and so is the outer one.
  */
 #ifndef SX_CORE_IR_FUSED_H
 #define SX_CORE_IR_FUSED_H
@@ -84,11 +91,19 @@ struct sx_body {
     uint32_t arg_count;
     uint32_t instr_count;
     uint32_t axes;  /* the reduced dimensions, as a set of 1 << dimension */
-    uint32_t inner; /* those of `axes` that the DOT of an attention kernel sums over; else 0 */
+    uint32_t inner; /* those of `axes` that inner DOTs sum over; else 0 */
     sx_access access[SX_FUSED_ARGS_MAX];
     sx_instr instr[SX_FUSED_INSTRS_MAX];
 };
-typedef enum { SX_KERNEL_MAP, SX_KERNEL_ROW, SX_KERNEL_DOT, SX_KERNEL_ONLINE } sx_kernel_kind;
+typedef enum {
+    SX_KERNEL_MAP,
+    SX_KERNEL_ROW,
+    SX_KERNEL_DOT,
+    SX_KERNEL_ONLINE,
+    SX_KERNEL_NESTED
+} sx_kernel_kind;
+/* Inner DOTs of a nested kernel. */
+#define SX_NESTED_DOTS_MAX 2
 
 /* Copies the part of `from` that is in use to `to`, which has room for a whole body. The body of an interned attribute
  * ends in memory behind its last instruction, so copying the whole struct would read too far. */
@@ -99,6 +114,8 @@ sx_kernel_kind sx_body_kernel_kind(const sx_body *body);
 bool sx_dot_widens(sx_dtype from, sx_dtype to);
 /* Is the instruction a REDUCE, DOT or ONLINE? */
 bool sx_body_combines(const sx_instr *instr);
+/* The dimensions that such an instruction of the body sums over. */
+uint32_t sx_body_summed(const sx_body *body, const sx_instr *instr);
 /* How many of x, y, z are numbers of instructions. */
 uint32_t sx_body_operand_count(const sx_instr *instr);
 uint64_t sx_body_hash(const sx_body *body);

@@ -19,8 +19,8 @@ static inline uint32_t sx_body_operand(const sx_instr *instr, uint32_t k)
 bool sx_body_put(sx_body *body, const sx_instr *instr, uint32_t *index);
 /* Drops every instruction that `result` does not need; `result` becomes the last one. */
 void sx_body_trim(sx_body *body, uint32_t result);
-/* vary[i]: set of the space dimensions that instruction i varies along (REDUCE, DOT and ONLINE clear `axes`, a
- * DOT under an ONLINE clears `inner`). */
+/* vary[i]: set of the space dimensions that instruction i varies along (REDUCE, DOT and ONLINE clear what they sum
+ * over, sx_body_summed). */
 void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INSTRS_MAX]);
 /* May these instructions stand in one kernel without changing a bit of what they give in kernels of their own? */
 bool sx_body_keeps_bits(const sx_body *body);

@@ -26,10 +26,9 @@ static void find_varies(const sx_body *body, const sx_view *view, uint32_t *vari
             }
         } else if (in->kind == SX_BODY_INDEX && view->view_dim[in->x] != SX_NO_DIM) {
             set = 1u << view->view_dim[in->x];
-        } else if (in->kind == SX_BODY_DOT && body->inner != 0) {
-            set &= ~inner;
         } else if (sx_body_combines(in)) {
-            set &= ~reduced;
+            bool nested = body->inner != 0 && sx_body_summed(body, in) == body->inner;
+            set &= ~(nested ? inner : reduced);
         }
         varies[i] = set;
     }
@@ -303,6 +302,19 @@ static void analyse_online(sx_analysis *a)
     a->scattered = scattered_elements(a);
 }
 
+/* ---- nested contractions ---- */
+
+static void analyse_nested(sx_analysis *a)
+{
+    sx_view_merge(a->body, &a->view);
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        a->role[d] = a->view.inner[d]     ? SX_ROLE_INNER
+                     : a->view.reduced[d] ? SX_ROLE_SUM
+                                          : SX_ROLE_ROW;
+    }
+    a->refusal = "a contraction of contractions";
+}
+
 /* ---- all kinds ---- */
 
 static void collect(sx_analysis *a)
@@ -436,6 +448,7 @@ static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
     case SX_KERNEL_ROW: analyse_row(a); break;
     case SX_KERNEL_DOT: analyse_dot(a); break;
     case SX_KERNEL_ONLINE: analyse_online(a); break;
+    case SX_KERNEL_NESTED: analyse_nested(a); break;
     }
     if (a->kind == SX_KERNEL_ONLINE && a->lane_bytes == 8) {
         a->refusal = "online sum beside f64 or i64";

@@ -71,7 +71,8 @@ static uint32_t axes_of(sx_kernel_kind kind)
     case SX_KERNEL_MAP: return rows;
     case SX_KERNEL_ROW: return rows | 1u << SX_ROLE_SUM;
     case SX_KERNEL_DOT: return rows | 1u << SX_ROLE_SUM | 1u << SX_ROLE_BATCH;
-    case SX_KERNEL_ONLINE: break;
+    case SX_KERNEL_ONLINE:
+    case SX_KERNEL_NESTED: break;
     }
     return (1u << SX_ROLE_COUNT) - 1;
 }

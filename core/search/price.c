@@ -42,13 +42,17 @@ static sx_code price_fused(sx_ctx *cx, const sx_device *device, const int64_t *s
                        sx_op_info_of(s->op)->name, cost->floor_ns * 1e-9);
     }
     bool constant = a.kind == SX_KERNEL_DOT && is_constant(s, a.rhs);
+    if (a.refusal != NULL) {
+        cost->cost_ns = NO_LOWERING_NS;
+        return SX_OK;
+    }
     SX_TRY(sx_search_first(cx, &a, device, constant, 1, &found));
     cost->arithmetic = a.arithmetic;
     cost->flops = a.work;
     cost->bytes = a.bytes;
     cost->energy_nj = (a.work * device->flop_pj + a.bytes * device->byte_pj) / 1000;
     cost->floor_ns = found.floor_ns;
-    cost->cost_ns = a.refusal == NULL ? found.best[0].cost_ns : NO_LOWERING_NS;
+    cost->cost_ns = found.best[0].cost_ns;
     const sx_target *target = sx_target_find(NULL, device->target);
     bool vectors = target != NULL && !target->vectors.threads; /* only they serve intervals */
     if (vectors && a.kind == SX_KERNEL_DOT && follows_symbol(&a, SX_ROLE_COLUMN) &&

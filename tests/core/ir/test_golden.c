@@ -13,10 +13,10 @@
 
 #define FOLDER SX_SOURCE_DIR "/tests/golden/ir/"
 
-static const char *const files[] = {"mlp.sx",     "encoder.sx", "ops.sx",  "constants.sx",
-                                    "fused.sx",   "names.sx",   "mesh.sx", "origins.sx",
-                                    "regions.sx", "state.sx",   "crop.sx", "collectives.sx",
-                                    "empty.sx",   "sums.sx"};
+static const char *const files[] = {"mlp.sx",     "encoder.sx", "ops.sx",   "constants.sx",
+                                    "fused.sx",   "names.sx",   "mesh.sx",  "origins.sx",
+                                    "regions.sx", "state.sx",   "crop.sx",  "collectives.sx",
+                                    "empty.sx",   "sums.sx",    "nested.sx"};
 
 static bool updating(void)
 {

@@ -180,6 +180,7 @@ SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles 
                 .lanes = lanes, .strip = t->block_m, .vectors = t->block_nv, .keys = t->tile_n},
             &s);
         break;
+    case SX_KERNEL_NESTED: SX_UNREACHABLE(); // refused before
     }
     return s;
 }
