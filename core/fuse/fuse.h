@@ -49,7 +49,10 @@ sx_code sx_fused_absorb_view(sx_ctx *cx, const sx_attr *consumer, uint32_t a, sx
  *     dimensions or merges dimensions that the producer reads contiguously, gives the space [dimensions of the
  *     consumer, reduced dimensions]; for a row kernel with a full result only if the order of summation stays.
  *   - a contraction that computes the scores of an ONLINE, unless both its operands vary along the keys. Its reduced
- *     dimensions come last and become `inner`. */
+ *     dimensions come last and become `inner`.
+ *   - a contraction, with what follows it, that computes an operand of a contraction, which becomes a nested one; or
+ *     another value that the summed factor of a nested one is made of, if it sums over as many elements as the inner
+ *     sum that is there. It is computed again for each column of the result, unless the kernel keeps it. */
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok);
 

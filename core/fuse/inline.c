@@ -19,6 +19,7 @@ typedef struct {
     uint32_t arg[SX_FUSED_ARGS_MAX]; /* new number of each argument */
     uint32_t replaced; /* the argument that becomes instruction `value` of the new body, or NONE */
     uint32_t value;
+    bool nests;              /* its DOT becomes the outer one of nested ones */
     form index[SX_RANK_MAX]; /* of each dimension of the old space */
 } part;
 
@@ -103,6 +104,26 @@ static uint32_t widened_operand(const sx_body *to, sx_dtype dtype, uint32_t oper
     return converts ? instr->x : operand;
 }
 
+/* Is DOT instruction i of the part the outer one of nested ones? */
+static bool is_outer(const part *p, uint32_t i)
+{
+    const sx_body *from = p->from;
+    return p->nests || (from->inner != 0 && from->instr[from->instr[i].x].kind != SX_BODY_ARG);
+}
+
+/* May a DOT of the new body have these operands? One of an outer DOT is computed; it comes first. */
+static bool takes_operands(const sx_body *to, bool outer, sx_instr *dot)
+{
+    bool x_is_arg = to->instr[dot->x].kind == SX_BODY_ARG;
+    bool y_is_arg = to->instr[dot->y].kind == SX_BODY_ARG;
+    if (outer && x_is_arg && !y_is_arg) {
+        uint32_t computed = dot->y;
+        dot->y = dot->x;
+        dot->x = computed;
+    }
+    return outer ? x_is_arg != y_is_arg : x_is_arg && y_is_arg;
+}
+
 /* Appends the program; false when the body is full, an index cannot be written, or a dot would get another
  * operand than an argument. */
 static bool append(sx_body *to, const part *p, uint32_t *result)
@@ -129,10 +150,9 @@ static bool append(sx_body *to, const part *p, uint32_t *result)
             instr.x = dot ? widened_operand(to, instr.dtype, instr.x) : instr.x;
             instr.y = widened_operand(to, instr.dtype, instr.y);
         }
-        bool x_is_arg = count > 1 && to->instr[instr.x].kind == SX_BODY_ARG;
         bool y_is_arg = count > 1 && to->instr[instr.y].kind == SX_BODY_ARG;
         bool y_is_imm = count > 1 && to->instr[instr.y].kind == SX_BODY_IMM;
-        bool reads = instr.kind == SX_BODY_DOT      ? x_is_arg && y_is_arg
+        bool reads = instr.kind == SX_BODY_DOT      ? takes_operands(to, is_outer(p, i), &instr)
                      : instr.kind == SX_BODY_ONLINE ? y_is_arg || y_is_imm
                                                     : true;
         if (!reads || !sx_body_put(to, &instr, &renamed[i])) {
@@ -600,6 +620,131 @@ static bool inline_scores(const sx_attr *consumer, uint32_t a, const sx_attr *pr
     return !both_vary(to, t.axes & ~t.inner);
 }
 
+/* ---- a contraction inside a contraction ---- */
+/* Is argument a used by sums alone, not by what follows them? */
+static bool is_only_summed(const sx_body *body, uint32_t a)
+{
+    bool needed[SX_FUSED_INSTRS_MAX] = {false}; /* by the result, beside the sums */
+    bool only = true;
+    needed[body->instr_count - 1] = true;
+    for (uint32_t i = body->instr_count; i-- > 0;) {
+        const sx_instr *instr = &body->instr[i];
+        bool opens = needed[i] && !sx_body_combines(instr);
+        for (uint32_t k = 0; opens && k < sx_body_operand_count(instr); k++) {
+            needed[sx_body_operand(instr, k)] = true;
+        }
+        only = only && !(needed[i] && instr->kind == SX_BODY_ARG && instr->x == a);
+    }
+    return only;
+}
+
+static bool varies_along(const sx_access *access, uint32_t set)
+{
+    bool varies = false;
+    for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+        varies = varies || ((set >> d & 1) != 0 && access->stride[d].scale != 0);
+    }
+    return varies;
+}
+
+/* Of each inner DOT one operand belongs to the rows, the other to what is summed: then both are matrices. */
+static bool inner_dots_are_matrices(const sx_body *body)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        const sx_instr *dot = &body->instr[i];
+        if (dot->kind == SX_BODY_DOT && sx_body_summed(body, dot) == body->inner) {
+            uint32_t outer = body->axes & ~body->inner;
+            bool x = varies_along(&body->access[body->instr[dot->x].x], outer);
+            bool y = varies_along(&body->access[body->instr[dot->y].x], outer);
+            all = all && x != y;
+        }
+    }
+    return all;
+}
+
+/* Where the producer's reduced dimensions go: behind the space of a contraction, or, of one that has an inner sum
+ * already, to the dimensions of that. */
+static bool place_inner(const sx_attr *consumer, const reduction *r, target *t)
+{
+    uint32_t next = 0, left = consumer->body->inner;
+    t->space = consumer->type;
+    t->inner = consumer->body->inner;
+    for (uint32_t d = 0; d < r->space->rank; d++) {
+        if (!is_axis(r, d)) {
+            continue;
+        }
+        if (consumer->body->inner == 0) {
+            if (t->space.rank == SX_RANK_MAX) {
+                return false;
+            }
+            next = t->space.rank;
+            t->inner |= 1u << next;
+            t->space.dim[t->space.rank++] = r->space->dim[d];
+        } else {
+            while (next < SX_RANK_MAX && (left >> next & 1) == 0) {
+                next++;
+            }
+            if (next == SX_RANK_MAX || !sx_dim_equal(t->space.dim[next], r->space->dim[d])) {
+                return false;
+            }
+            left &= ~(1u << next);
+        }
+        t->axis[d] = next;
+    }
+    t->axes = consumer->body->axes | t->inner;
+    return consumer->body->inner == 0 || left == 0;
+}
+
+/* The consumer is a contraction that sums argument a, or a nested one that has one inner sum and makes its factor of
+ * argument a too. */
+static bool inline_nested(const sx_attr *consumer, uint32_t a, const sx_attr *producer,
+                          const sx_type *through, sx_body *to, sx_type *space)
+{
+    reduction r = {.body = producer->body, .space = &producer->type, .through = through};
+    layout l;
+    target t;
+    part inner = {.from = r.body, .replaced = NONE};
+    part outer = {.from = consumer->body, .replaced = a, .nests = consumer->body->inner == 0};
+    uint32_t count = 0, dots = 0;
+    for (uint32_t i = 0; i < consumer->body->instr_count; i++) {
+        dots += consumer->body->instr[i].kind == SX_BODY_DOT ? 1 : 0;
+    }
+    for (uint32_t d = 0; d < r.space->rank; d++) {
+        if (!is_axis(&r, d)) {
+            r.dim[count++] = d;
+        }
+    }
+    memcpy(t.place, straight, sizeof(straight));
+    if (dots > SX_NESTED_DOTS_MAX || count != through->rank || !is_only_summed(consumer->body, a) ||
+        !place_inner(consumer, &r, &t)) {
+        return false;
+    }
+    uint32_t joined = joined_dims(through, producer->body, r.dim);
+    if (!sx_access_digits(&consumer->type, &consumer->body->access[a], through, joined,
+                          &l.digits) ||
+        !keep_args(to, &outer, a) || to->arg_count + r.body->arg_count > SX_FUSED_ARGS_MAX) {
+        return false;
+    }
+    for (uint32_t k = 0; k < r.body->arg_count; k++) {
+        inner.arg[k] = to->arg_count;
+        if (!move_inner_access(&r, &l, &t, consumer->type.rank, k, &to->access[to->arg_count++])) {
+            return false;
+        }
+    }
+    same_indices(&t.space, &inner);
+    move_indices(&r, &l, &t, &consumer->type, &inner, &outer);
+    to->axes = t.axes;
+    to->inner = t.inner;
+    uint32_t result;
+    if (!append(to, &inner, &outer.value) || !append(to, &outer, &result)) {
+        return false;
+    }
+    sx_body_trim(to, result);
+    *space = t.space;
+    return inner_dots_are_matrices(to);
+}
+
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                         const sx_type *through, sx_attr *fused, bool *ok)
 {
@@ -609,11 +754,14 @@ sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const s
         return cx->error.code;
     }
     sx_type space = consumer->type;
+    sx_kernel_kind kind = sx_body_kernel_kind(consumer->body);
     bool is_map = sx_body_kernel_kind(producer->body) == SX_KERNEL_MAP;
-    bool is_scores = sx_body_kernel_kind(consumer->body) == SX_KERNEL_ONLINE &&
-                     sx_body_kernel_kind(producer->body) == SX_KERNEL_DOT;
+    bool is_dot = sx_body_kernel_kind(producer->body) == SX_KERNEL_DOT;
+    bool is_scores = is_dot && kind == SX_KERNEL_ONLINE;
+    bool is_nested = is_dot && (kind == SX_KERNEL_DOT || kind == SX_KERNEL_NESTED);
     *ok = is_map      ? inline_map(consumer, a, producer, through, to)
           : is_scores ? inline_scores(consumer, a, producer, through, to, &space)
+          : is_nested ? inline_nested(consumer, a, producer, through, to, &space)
                       : inline_reduction(consumer, a, producer, through, to, &space);
     *ok = *ok && sx_body_keeps_bits(to);
     if (*ok) {
