@@ -53,14 +53,24 @@ static void take_as_one(sx_reference *r, uint32_t d)
     }
 }
 
+uint32_t sx_reference_summed(const sx_reference *r, const sx_instr *in)
+{
+    const sx_body_space *s = &r->space;
+    bool of_arguments = in->kind == SX_BODY_DOT && r->body->instr[in->x].kind == SX_BODY_ARG;
+    bool inside = of_arguments && r->body->inner != 0;
+    uint32_t dims = 0;
+    for (uint32_t d = 0; d < s->rank; d++) {
+        dims |= s->reduced[d] && s->inner[d] == inside ? 1u << d : 0;
+    }
+    return dims;
+}
+
 static void find_varying(sx_reference *r)
 {
     const sx_body_space *s = &r->space;
-    uint32_t inner = 0;
     r->reduced = 0;
     for (uint32_t d = 0; d < s->rank; d++) {
         r->reduced |= s->reduced[d] ? 1u << d : 0;
-        inner |= s->inner[d] ? 1u << d : 0;
     }
     for (uint32_t i = 0; i < r->body->instr_count; i++) {
         const sx_instr *in = &r->body->instr[i];
@@ -81,8 +91,7 @@ static void find_varying(sx_reference *r)
         }
         bool sums =
             in->kind == SX_BODY_REDUCE || in->kind == SX_BODY_DOT || in->kind == SX_BODY_ONLINE;
-        bool scores = in->kind == SX_BODY_DOT && r->body->inner != 0;
-        r->varies[i] = sums ? set & ~(scores ? inner : r->reduced) : set;
+        r->varies[i] = sums ? set & ~sx_reference_summed(r, in) : set;
     }
 }
 

@@ -17,7 +17,7 @@ typedef struct {
     int64_t offset[SX_FUSED_ARGS_MAX];
     /* 0 along dimensions that the result does not have. */
     int64_t out_stride[SX_RANK_MAX];
-    /* `inner`: reduced inside the scores of an online sum. */
+    /* `inner`: reduced inside the scores of an online sum, or inside a contraction of contractions. */
     bool reduced[SX_RANK_MAX], inner[SX_RANK_MAX];
     /* For each dimension of the attribute the dimension of this space; UINT32_MAX where it has one point. */
     uint32_t of[SX_RANK_MAX];
@@ -97,6 +97,9 @@ sx_code sx_reference_make(sx_ctx *cx, sx_reference *r); /* once */
 /* Takes a node; SX_INPUT and SX_LIMIT as sx_fused_infer. */
 sx_code sx_reference_begin(sx_ctx *cx, sx_reference *r, sx_algebra *g, const sx_attr *fused,
                            const sx_type *input, uint32_t input_count, const sx_judge_facts *facts);
+/* The dimensions of the space that a sum goes over: inside an online sum or a contraction of contractions those of a
+ * contraction of arguments are the inner ones, and of what is around it the others. A set of 1 << dimension. */
+uint32_t sx_reference_summed(const sx_reference *r, const sx_instr *in);
 void sx_reference_move(sx_reference *r); /* the position has changed */
 /* What the result holds at the position. */
 uint32_t sx_reference_result(sx_reference *r);

@@ -90,11 +90,7 @@ uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
     sx_algebra *g = r->g;
     uint32_t saved[SX_RANK_MAX];
     uint32_t step = r->step;
-    uint32_t dims = 0; /* under an online sum the inner ones alone */
-    for (uint32_t d = 0; d < r->space.rank; d++) {
-        bool summed = r->online_kind ? r->space.inner[d] : r->space.reduced[d];
-        dims |= summed ? 1u << d : 0;
-    }
+    uint32_t dims = sx_reference_summed(r, in);
     uint32_t hole = sx_reference_hole(r);
     enter(r, dims, saved);
     uint32_t x = sx_reference_value(r, in->x);

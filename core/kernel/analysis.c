@@ -6,8 +6,11 @@
 
 /* ---- what varies along what ---- */
 
-static void find_varies(const sx_body *body, const sx_view *view, uint32_t *varies)
+void sx_analysis_find_varies(sx_analysis *a)
 {
+    const sx_body *body = a->body;
+    const sx_view *view = &a->view;
+    uint32_t *varies = a->varies;
     uint32_t reduced = 0, inner = 0;
     for (uint32_t d = 0; d < view->rank; d++) {
         reduced |= view->reduced[d] ? 1u << d : 0;
@@ -164,42 +167,33 @@ static void find_scores(sx_analysis *a)
     }
 }
 
-/* The left argument is the one that does not run along the keys. */
-static void find_query(sx_analysis *a)
+void sx_analysis_add_product(sx_analysis *a, uint32_t dot)
 {
     const sx_body *body = a->body;
-    a->lhs = body->instr[body->instr[a->dot].x].x;
-    a->rhs = body->instr[body->instr[a->dot].y].x;
-    if (a->keys != SX_NO_DIM && a->view.stride[a->lhs][a->keys] != 0) {
-        uint32_t left = a->lhs;
-        a->lhs = a->rhs;
-        a->rhs = left;
-        a->swapped = true;
+    const sx_view *view = &a->view;
+    sx_inner_product p = {dot, body->instr[body->instr[dot].x].x,
+                          body->instr[body->instr[dot].y].x};
+    bool left = false, right = false;
+    for (uint32_t d = 0; d < view->rank; d++) {
+        bool key = view->reduced[d] && !view->inner[d];
+        left = left || (key && view->stride[p.lhs][d] != 0);
+        right = right || (key && view->stride[p.rhs][d] != 0);
     }
-    if (a->keys != SX_NO_DIM && a->view.stride[a->lhs][a->keys] != 0) {
+    if (left) {
+        uint32_t argument = p.lhs;
+        p.lhs = p.rhs;
+        p.rhs = argument;
+    }
+    if (left && right) {
         a->refusal = "both operands of the scores run along the keys";
     }
-}
-
-/* Rows: the longest kept dimension along which scores vary and keys and values do not. Columns: the last one
- * along which values vary and scores do not. What is neither is a loop around the kernel. */
-static void find_rows_and_columns(sx_analysis *a)
-{
-    uint32_t scores = a->varies[a->scores];
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        bool key = a->dot != SX_NO_INSTR && a->view.stride[a->rhs][d] != 0;
-        bool value = a->value != SX_NO_INSTR && a->view.stride[a->value][d] != 0;
-        if (a->view.reduced[d]) {
-            continue;
-        }
-        if ((scores >> d & 1) != 0 && !key && !value &&
-            (a->row == SX_NO_DIM || a->view.extent[d] >= a->view.extent[a->row])) {
-            a->row = d;
-        }
-        if ((scores >> d & 1) == 0 && value) {
-            a->column = d;
-        }
+    if (a->product_count == 0) {
+        a->dot = dot;
+        a->lhs = p.lhs;
+        a->rhs = p.rhs;
+        a->swapped = left;
     }
+    a->product[a->product_count++] = p;
 }
 
 bool sx_analysis_is_turned(const sx_analysis *a, uint32_t argument, uint32_t dim)
@@ -274,7 +268,10 @@ static double scattered_elements(const sx_analysis *a)
         first_inner = a->view.inner[d] ? d : first_inner;
     }
     for (uint32_t k = 0; k < a->body->arg_count; k++) {
-        bool query = a->dot != SX_NO_INSTR && k == a->lhs;
+        bool query = false;
+        for (uint32_t p = 0; p < a->product_count; p++) {
+            query = query || k == a->product[p].lhs;
+        }
         bool apart = a->row != SX_NO_DIM && a->view.stride[k][a->row] > 1;
         bool turned = sx_analysis_is_turned(a, k, query ? first_inner : a->keys);
         sum += apart && !turned ? points_read(a, k) : 0;
@@ -282,15 +279,32 @@ static double scattered_elements(const sx_analysis *a)
     return sum;
 }
 
-static void analyse_online(sx_analysis *a)
+/* Along that dimension of the view, does one of the factors that are read key by key vary? */
+static bool any_key_varies(const sx_analysis *a, uint32_t d)
 {
-    sx_view_merge(a->body, &a->view);
-    find_varies(a->body, &a->view, a->varies);
-    find_scores(a);
-    if (a->dot != SX_NO_INSTR) {
-        find_query(a);
+    bool varies = false;
+    for (uint32_t k = 0; k < a->product_count; k++) {
+        varies = varies || a->view.stride[a->product[k].rhs][d] != 0;
     }
-    find_rows_and_columns(a);
+    return varies;
+}
+
+void sx_analysis_find_rows_and_columns(sx_analysis *a)
+{
+    uint32_t scores = a->varies[a->scores];
+    for (uint32_t d = 0; d < a->view.rank; d++) {
+        bool value = a->value != SX_NO_INSTR && a->view.stride[a->value][d] != 0;
+        if (a->view.reduced[d]) {
+            continue;
+        }
+        if ((scores >> d & 1) != 0 && !any_key_varies(a, d) && !value &&
+            (a->row == SX_NO_DIM || a->view.extent[d] >= a->view.extent[a->row])) {
+            a->row = d;
+        }
+        if ((scores >> d & 1) == 0 && value) {
+            a->column = d;
+        }
+    }
     a->lane = a->row;
     for (uint32_t d = 0; d < a->view.rank; d++) {
         a->role[d] = a->view.inner[d]     ? SX_ROLE_INNER
@@ -302,17 +316,16 @@ static void analyse_online(sx_analysis *a)
     a->scattered = scattered_elements(a);
 }
 
-/* ---- nested contractions ---- */
-
-static void analyse_nested(sx_analysis *a)
+static void analyse_online(sx_analysis *a)
 {
+    uint32_t dot = a->dot;
     sx_view_merge(a->body, &a->view);
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        a->role[d] = a->view.inner[d]     ? SX_ROLE_INNER
-                     : a->view.reduced[d] ? SX_ROLE_SUM
-                                          : SX_ROLE_ROW;
+    sx_analysis_find_varies(a);
+    find_scores(a);
+    if (dot != SX_NO_INSTR) {
+        sx_analysis_add_product(a, dot);
     }
-    a->refusal = "a contraction of contractions";
+    sx_analysis_find_rows_and_columns(a);
 }
 
 /* ---- all kinds ---- */
@@ -361,9 +374,9 @@ void sx_analysis_of_box(const sx_body *body, sx_analysis *a)
     one_result(a, body->instr[body->instr_count - 1].dtype);
     a->lane_bytes = sx_dtype_bytes(body->instr[0].dtype) == 8 ? 8 : 4;
     a->row = a->keys = SX_NO_DIM;
-    a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
+    a->dot = a->lhs = a->rhs = a->scores = a->value = a->outer = SX_NO_INSTR;
     analyse_map(a);
-    find_varies(body, &a->view, a->varies);
+    sx_analysis_find_varies(a);
 }
 
 void sx_analysis_swap(sx_analysis *a)
@@ -404,7 +417,7 @@ static void find_full_results(sx_analysis *a)
 {
     uint32_t reduced = 0;
     bool any = false;
-    find_varies(a->body, &a->view, a->varies);
+    sx_analysis_find_varies(a);
     for (uint32_t d = 0; d < a->view.rank; d++) {
         reduced |= a->view.reduced[d] ? 1u << d : 0;
     }
@@ -437,7 +450,7 @@ static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
     a->kind = sx_body_kernel_kind(body);
     a->lane_bytes = lane_bytes(a);
     a->lane = a->row = a->column = a->keys = SX_NO_DIM;
-    a->dot = a->lhs = a->rhs = a->scores = a->value = SX_NO_INSTR;
+    a->dot = a->lhs = a->rhs = a->scores = a->value = a->outer = SX_NO_INSTR;
     SX_TRY(sx_view_make(cx, a->fused, a->input, a->input_count, symbol_value, &a->view));
     find_full_results(a);
     for (uint32_t i = 0; i < body->instr_count; i++) {
@@ -448,12 +461,15 @@ static sx_code analyse(sx_ctx *cx, const int64_t *symbol_value, sx_analysis *a)
     case SX_KERNEL_ROW: analyse_row(a); break;
     case SX_KERNEL_DOT: analyse_dot(a); break;
     case SX_KERNEL_ONLINE: analyse_online(a); break;
-    case SX_KERNEL_NESTED: analyse_nested(a); break;
+    case SX_KERNEL_NESTED: sx_analysis_of_nested(a); break;
     }
     if (a->kind == SX_KERNEL_ONLINE && a->lane_bytes == 8) {
         a->refusal = "online sum beside f64 or i64";
     }
-    find_varies(body, &a->view, a->varies);
+    if (a->kind == SX_KERNEL_NESTED && a->lane_bytes == 8) {
+        a->refusal = "contraction of contractions beside f64 or i64";
+    }
+    sx_analysis_find_varies(a);
     collect(a);
     if (a->kind == SX_KERNEL_MAP || a->kind == SX_KERNEL_ROW) {
         a->scattered = apart_along_lanes(a);

@@ -5,7 +5,7 @@
  * reports read it and derive nothing of it again. It says which part (role) each dimension of the iteration
  * space plays:
  *
- *   role    letter map kernel      row kernel    contraction                  online sum (attention)
+ *   role    letter map kernel      row kernel    contraction                  online sum (attention), nested
  *   BATCH   b      -               -             kept, no other role          kept, no other role
  *   ROW     m      all but COLUMN  kept          longest of the left operand  rows of the scores (queries)
  *   COLUMN  n      contiguous      kept, lanes   last of the result           columns of the values
@@ -71,6 +71,12 @@ typedef enum {
     SX_ROLE_COUNT
 } sx_role;
 char sx_role_letter(sx_role role);
+
+/* A contraction over inner dimensions, of arguments along rows (lhs) and along keys (rhs): the numbers of its instruction
+ * and of the arguments. */
+typedef struct {
+    uint32_t dot, lhs, rhs;
+} sx_inner_product;
 
 /* How a row kernel walks its rows: once for each reduction, and for the result where it is full. */
 typedef struct {
@@ -138,8 +144,12 @@ typedef struct {
     bool rhs_direct;
     /* The contraction alone reads the right argument. Otherwise it is read where it lies. */
     bool rhs_packable;
-    /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. */
-    uint32_t scores, value;
+    /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. Nested contraction: what
+     * its outer contraction, the instruction `outer`, multiplies. */
+    uint32_t scores, value, outer;
+    /* Of both: the contractions inside the scores. `dot`, `lhs` and `rhs` are those of the first. */
+    sx_inner_product product[SX_NESTED_DOTS_MAX];
+    uint32_t product_count;
     /* Of an online sum of pieces of keys (core/kernel/online_pieces.h): its second result, a value of each row; its
      * body reads nothing but scores. NULL: there is none. And its type. */
     const sx_attr *statistic;

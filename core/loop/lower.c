@@ -65,7 +65,7 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
     case SX_KERNEL_ROW: SX_TRY(sx_lower_row(l)); break;
     case SX_KERNEL_DOT: SX_TRY(sx_lower_dot(l)); break;
     case SX_KERNEL_ONLINE: SX_TRY(sx_lower_online(l)); break;
-    case SX_KERNEL_NESTED: SX_UNREACHABLE(); // refused before
+    case SX_KERNEL_NESTED: SX_TRY(sx_lower_nested(l)); break;
     }
     SX_TRY(sx_kernel_check(cx, l->kernel));
     *kernel = l->kernel;

@@ -136,4 +136,5 @@ sx_code sx_lower_map(sx_lower *l);
 sx_code sx_lower_row(sx_lower *l);
 sx_code sx_lower_dot(sx_lower *l);
 sx_code sx_lower_online(sx_lower *l);
+sx_code sx_lower_nested(sx_lower *l);
 #endif

@@ -492,6 +492,13 @@ static void find_turned(const sx_lower *l, sx_keys *o)
 void sx_keys_take_roles(const sx_lower *l, sx_keys *o)
 {
     const sx_analysis *a = l->analysis;
+    o->x = a->scores;
+    o->value = a->value;
+    for (uint32_t k = 0; k < a->product_count; k++) {
+        const sx_inner_product *p = &a->product[k];
+        o->product[o->product_count++] =
+            (sx_keys_product){.dot = p->dot, .query = p->lhs, .key = p->rhs};
+    }
     o->row = a->row;
     o->column = a->column;
     o->keys = a->keys;

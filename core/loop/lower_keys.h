@@ -11,7 +11,6 @@
 #define SX_CORE_LOOP_LOWER_KEYS_H
 #include "core/loop/lower.h"
 
-#define SX_KEYS_PRODUCTS_MAX 2u
 /* A contraction over the inner dimensions. */
 typedef struct {
     uint32_t dot;        /* its instruction */
@@ -23,7 +22,7 @@ typedef struct {
 typedef struct sx_keys sx_keys;
 struct sx_keys {
     uint32_t x; /* instruction of the weights, before the lowering makes more of them */
-    sx_keys_product product[SX_KEYS_PRODUCTS_MAX];
+    sx_keys_product product[SX_NESTED_DOTS_MAX];
     uint32_t product_count;
     uint32_t value;               /* argument that is weighted, or SX_NO_REG */
     uint32_t row, column, keys;   /* view dimensions or SX_NO_DIM */
@@ -61,7 +60,7 @@ struct sx_keys {
 #define SX_KEYS_NO_TABLE INT64_C(-1)
 
 /* ---- what the analysis and the schedule say ---- */
-/* Takes view dimensions; x, products and value are there. */
+/* All but the functions. */
 void sx_keys_take_roles(const sx_lower *l, sx_keys *o);
 /*   errors   SX_LIMIT too few registers; SX_UNIMPLEMENTED another form of schedule */
 sx_code sx_keys_take_schedule(sx_lower *l, sx_keys *o);

@@ -128,7 +128,6 @@ static void give_reductions(sx_lower *l, const sx_keys *o, const sx_affine *line
 /* ---- what the analysis says ---- */
 static sx_code take_roles(sx_lower *l, sx_keys *o)
 {
-    const sx_analysis *a = l->analysis;
     for (uint32_t i = 0; i < l->body->instr_count; i++) {
         const sx_instr *in = &l->body->instr[i];
         bool sums = in->kind == SX_BODY_ONLINE || in->kind == SX_BODY_DOT;
@@ -138,13 +137,7 @@ static sx_code take_roles(sx_lower *l, sx_keys *o)
                            sx_dtype_name(in->dtype));
         }
     }
-    *o = (sx_keys){.x = a->scores,
-                   .product = {{.dot = a->dot, .query = a->lhs, .key = a->rhs}},
-                   .product_count = a->dot != SX_NO_INSTR ? 1 : 0,
-                   .value = a->value,
-                   .begin = begin,
-                   .weigh = weigh_block,
-                   .give = give_reductions};
+    *o = (sx_keys){.begin = begin, .weigh = weigh_block, .give = give_reductions};
     sx_keys_take_roles(l, o);
     return SX_OK;
 }

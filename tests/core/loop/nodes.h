@@ -175,12 +175,12 @@ SX_UNUSED static sx_schedule schedule_of(const sx_analysis *a, const test_tiles 
             &s);
         break;
     case SX_KERNEL_ONLINE:
+    case SX_KERNEL_NESTED:
         sx_schedule_online(
             &(sx_online_tiles){
                 .lanes = lanes, .strip = t->block_m, .vectors = t->block_nv, .keys = t->tile_n},
             &s);
         break;
-    case SX_KERNEL_NESTED: SX_UNREACHABLE(); // refused before
     }
     return s;
 }
