@@ -30,6 +30,15 @@ static inline bool sx_model_has_warps(const sx_device *device)
     return device->block_threads > 0;
 }
 
+/* Of a core with vector registers. */
+#define SX_POINT_NS 20.0 /* entering a grid point: call, address set-up */
+#define SX_LOADS_PER_CYCLE 2.0
+#define SX_SCATTERED_CYCLES 1.0 /* an element that goes to its lane by itself */
+
+/* ---- keys.c ---- */
+/* Online sums and nested contractions of the loop IR, without their launch. */
+double sx_model_keys_ns(const sx_device *device, const sx_analysis *a, const sx_schedule *s);
+
 /* ---- schedule.c ---- */
 /* Bytes of an argument that are read, about: windows of a convolution overlap, rows of a slice lie apart. */
 double sx_model_distinct_bytes(const sx_analysis *a, uint32_t argument);

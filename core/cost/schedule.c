@@ -8,29 +8,26 @@
  * points are dealt to cores in whole numbers. Compare Low et al. 2016, "Analytical modeling is enough for
  * high-performance BLIS".
  *
- * Online sum: rows to lanes, two register-blocked contractions for each block of keys. Map and row kernels are
- * bound by memory. Where lanes are threads a grid point is a warp: warps.c. */
+ * Online sums and nested contractions: keys.c. Map and row kernels are bound by memory. Where lanes are threads a grid
+ * point is a warp: warps.c. */
 #include <math.h>
 
 #include "core/cost/model.h"
 #include "core/cost/online_blocks.h"
 
-#define POINT_NS 20.0 /* entering a grid point: call, address set-up */
-#define LOADS_PER_CYCLE 2.0
 #define STRIP_CYCLES 24.0 /* prologue and stores of one register block */
 #define UNHIDDEN 0.1      /* share of the shorter of computing and moving that does not overlap */
-#define SCATTERED_CYCLES 1.0 /* an element that goes to its lane by itself */
 #define SCATTERED_LINE_CYCLES \
     3.0 /* the same where each comes from a line of its own, in maps ... */
 #define SCATTERED_ROW_CYCLES \
     8.0                   /* ... and in row kernels, which walk along a row before the next one */
 #define TURNED_CYCLES 0.6 /* an element of a square that is turned in registers */
 #define LINE_BYTES 64.0
-#define SCORE_CYCLES 8.0 /* power, maximum, sum: per vector of scores */
 
 double sx_cost_floor(const sx_device *device, const sx_analysis *a)
 {
-    bool contraction = a->kind == SX_KERNEL_DOT || a->kind == SX_KERNEL_ONLINE;
+    bool contraction =
+        a->kind == SX_KERNEL_DOT || a->kind == SX_KERNEL_ONLINE || a->kind == SX_KERNEL_NESTED;
     return sx_device_floor_ns(device, a->arithmetic, contraction, a->work, a->bytes);
 }
 
@@ -77,7 +74,7 @@ static double strip_cycles(const sx_device *device, const sx_analysis *a,
     double width = vectors * t->lanes;
     double k = (double)a->extent[SX_ROLE_SUM];
     double fma = rows * vectors / device->fma_per_cycle * sx_device_slower(device, a->arithmetic);
-    double loads = (rows + vectors) / LOADS_PER_CYCLE;
+    double loads = (rows + vectors) / SX_LOADS_PER_CYCLE;
     double loop = 2.0 / t->unroll;
     double cycles = fmax(fmax(fma, device->fma_latency), loads) + 0.25 * loop;
     double panel_bytes = k * width * a->lane_bytes;
@@ -182,7 +179,7 @@ void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
         double column_tiles = sx_whole(n / (double)tile_columns[c]);
         double rounds = sx_whole(points * column_tiles / device->cores); /* the slowest core */
         double time = warps ? sx_model_warps_ns(device, a, &points_of_warps, column_tiles)
-                            : rounds * (sweep / column_tiles + POINT_NS);
+                            : rounds * (sweep / column_tiles + SX_POINT_NS);
         ns[c] = sx_most(sx_model_overlapped(device, a, time), floor_ns) + beside;
     }
 }
@@ -260,33 +257,6 @@ static double extent(const pricing *p, sx_role role)
     return (double)p->a->extent[role];
 }
 
-/* ---- online sums ---- */
-
-static double price_online(const pricing *p)
-{
-    const sx_device *device = p->device;
-    double strip = (double)sx_schedule_step(p->s, SX_ROLE_SUM, SX_BIND_LOOP, 1);
-    double block = (double)sx_schedule_step(p->s, SX_ROLE_SUM, SX_BIND_LOOP, 0);
-    double width = step(p, SX_ROLE_ROW, SX_BIND_GRID);
-    double vectors = width / p->lanes;
-    double points = extent(p, SX_ROLE_BATCH) * ceil(extent(p, SX_ROLE_ROW) / width);
-    double keys = extent(p, SX_ROLE_SUM);
-    double inner = p->a->dot != SX_NO_INSTR ? extent(p, SX_ROLE_INNER) : 0;
-    double columns = extent(p, SX_ROLE_COLUMN);
-    /* a strip of keys (or columns): as many broadcasts and the vectors of rows feed strip * vectors multiply-adds */
-    double slower = sx_device_slower(device, p->a->arithmetic);
-    double fma = strip * vectors / device->fma_per_cycle * slower;
-    double loads = (strip + vectors) / LOADS_PER_CYCLE;
-    double each = fmax(fmax(fma, loads), device->fma_latency) / strip;
-    double cycles = keys * ((inner + columns) * each + SCORE_CYCLES * vectors) +
-                    2 * columns * vectors * ceil(keys / block) + (inner + columns) * width;
-    cycles += p->a->scattered * SCATTERED_CYCLES / fmax(points, 1);
-    double busiest = ceil(points / device->cores);
-    busiest = sx_model_has_warps(device) ? sx_most(busiest, SX_SCHEDULERS) : busiest;
-    double time = busiest * (cycles / device->ghz + POINT_NS);
-    return fmax(time, sx_device_move_ns(device, p->a->bytes));
-}
-
 /* ---- map and row kernels ---- */
 
 /* A grid point works on whole vectors and fetches whole cache lines of every tensor. */
@@ -314,7 +284,7 @@ static double price_rows(const pricing *p)
     double apart = a->kind == SX_KERNEL_ROW ? SCATTERED_ROW_CYCLES : SCATTERED_LINE_CYCLES;
     double cycles = turned ? TURNED_CYCLES : apart;
     work += a->scattered * cycles / device->ghz / device->cores;
-    return work * rounds * device->cores / points + rounds * POINT_NS;
+    return work * rounds * device->cores / points + rounds * SX_POINT_NS;
 }
 
 double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
@@ -337,6 +307,7 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
         return sx_cost_online_blocks(device, a, &online);
     }
     pricing p = {device, a, s, (double)sx_schedule_lanes(s)};
-    double time = a->kind == SX_KERNEL_ONLINE ? price_online(&p) : price_rows(&p);
+    bool keys = a->kind == SX_KERNEL_ONLINE || a->kind == SX_KERNEL_NESTED;
+    double time = keys ? sx_model_keys_ns(device, a, s) : price_rows(&p);
     return fmax(time, sx_cost_floor(device, a)) + device->launch_ns;
 }

@@ -1,5 +1,7 @@
-/* online_space.c - the schedules of an online sum. Keys per block are the same for every one: they belong to
- * the numerics plan. Strips divide them, so that blocks are made of whole strips. */
+/* online_space.c - the schedules of online sums and nested contractions. Keys per block are the same for every one: of
+ * an online sum they belong to the numerics plan. Strips divide them, so that blocks are made of whole strips. */
+#include <math.h>
+
 #include "core/search/space.h"
 
 #define KEYS_PER_BLOCK 72
@@ -22,7 +24,8 @@ sx_code sx_search_online(sx_search_space *space)
     const sx_device *device = space->device;
     sx_search_result *result = space->result;
     const int64_t *extent = space->a->extent;
-    double lines = (double)extent[SX_ROLE_COLUMN] + (double)extent[SX_ROLE_INNER] + KEYS_PER_BLOCK;
+    double product = (double)extent[SX_ROLE_INNER] + KEYS_PER_BLOCK;
+    double lines = (double)extent[SX_ROLE_COLUMN] + fmax(space->a->product_count, 1) * product;
     double needed = (double)device->fma_per_cycle * device->fma_latency;
     for (uint32_t vectors = 1; vectors <= ROW_VECTORS_MAX; vectors++) {
         uint32_t strip = strip_of(device->registers, vectors);

@@ -306,8 +306,7 @@ static sx_code search(sx_search_space *space)
     switch (space->a->kind) {
     case SX_KERNEL_DOT: SX_TRY(search_contractions(space)); break;
     case SX_KERNEL_ONLINE: SX_TRY(search_online(space)); break;
-    case SX_KERNEL_NESTED:
-        return SX_FAIL(space->cx, SX_UNIMPLEMENTED, "no schedules of %s", space->a->refusal);
+    case SX_KERNEL_NESTED: SX_TRY(sx_search_online(space)); break;
     case SX_KERNEL_MAP:
     case SX_KERNEL_ROW: SX_TRY(sx_search_rows(space)); break;
     }
