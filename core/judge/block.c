@@ -5,7 +5,7 @@
  * columns; threads hold each sum once, and beside it the factors that it needs; slots keep their elements apart; each
  * stage of k is fetched whole, once, in order, and multiplied between the moment that it is full and the moment that it
  * is free, whatever the order in which roles run; each element's program stands for itself and stores one place. */
-#include "core/judge/prove.h"
+#include "core/judge/block.h"
 
 #include <string.h>
 
@@ -13,25 +13,16 @@
 #include "core/tile/fragment.h"
 #include "core/tile/online.h"
 
-#define WARP 32U
 #define THREADS_MAX 1024U
 
-typedef struct {
-    sx_judge *j;
-    sx_algebra *g;
-    const sx_kernel *kernel;
-    const sx_part *part;
-    const sx_tile *t;
-} block;
-
-static const char *const side_name[2] = {"left", "right"};
+static const char *const side_name[] = {"left", "right", "second"};
 
 /* ---- the grid and the block ---- */
 
 /* Blocks that compute several points in turn: the points are counted without overflow, and what a point leaves behind
  * is nothing but uses of the ring, which are counted on (check_roles takes two points, one after the other): its sums
  * begin with a FILL, and no thread holds factors of another point. */
-static bool check_walk(const block *b, const int64_t grid[3])
+static bool check_walk(const sx_block *b, const int64_t grid[3])
 {
     int64_t points;
     bool ok = b->t->walkers == 0 ||
@@ -43,12 +34,13 @@ static bool check_walk(const block *b, const int64_t grid[3])
     return ok;
 }
 
-static bool check_grid(const block *b)
+bool sx_block_check_grid(const sx_block *b)
 {
     const sx_tile *t = b->t;
     int64_t batches = 1;
-    bool ok = t->threads >= WARP && t->threads % WARP == 0 && t->threads <= THREADS_MAX &&
-              t->block_rows > 0 && t->block_columns > 0 && t->block_steps > 0;
+    bool ok = t->threads >= SX_BLOCK_WARP && t->threads % SX_BLOCK_WARP == 0 &&
+              t->threads <= THREADS_MAX && t->block_rows > 0 && t->block_columns > 0 &&
+              t->block_steps > 0;
     if (!ok) {
         (void)sx_refuse(b->g, "a block of %u threads for %u rows, %u columns, %u steps", t->threads,
                         t->block_rows, t->block_columns, t->block_steps);
@@ -97,12 +89,12 @@ static bool reaches(int64_t *sum, int64_t stride, int64_t extent)
 
 /* Both arguments end at the same k, and each at the end of its side: behind that both are zero, so that no product has
  * a zero of one and an infinity of the other. Addresses of whole blocks do not overflow. */
-static bool check_view(const block *b, uint32_t k)
+bool sx_block_check_view(const sx_block *b, uint32_t k)
 {
     const sx_tile *t = b->t;
     const sx_tile_view *v = &t->operand[k].view;
-    int64_t side = k == SX_TILE_LEFT ? t->rows : t->columns;
-    int64_t whole = k == SX_TILE_LEFT ? t->block_rows : t->block_columns;
+    int64_t side = k == SX_TILE_RIGHT ? t->columns : t->rows;
+    int64_t whole = k == SX_TILE_RIGHT ? t->block_columns : t->block_rows;
     if (v->side_extent != side || v->sum_extent != t->sum) {
         (void)sx_refuse(b->g, "the %s argument is %lld by %lld steps, not %lld by %lld",
                         side_name[k], (long long)v->side_extent, (long long)v->sum_extent,
@@ -125,7 +117,7 @@ static bool check_view(const block *b, uint32_t k)
 }
 
 /* Each slice ends with a stage, so that what is added up are the sums of whole ones. */
-static bool check_slices(const block *b)
+static bool check_slices(const sx_block *b)
 {
     const sx_tile *t = b->t;
     bool ok = t->slice == 0 || (t->matrix != NULL && t->slice > 0 && t->slice < t->sum &&
@@ -140,11 +132,11 @@ static bool check_slices(const block *b)
 /* ---- shared memory ---- */
 
 /* A slot has a place of its own for each element of the tile. Exchanging bits 4 to 6 moves bytes within 128. */
-static bool check_slot(const block *b, uint32_t k)
+bool sx_block_check_slot(const sx_block *b, uint32_t k)
 {
     const sx_tile_operand *o = &b->t->operand[k];
     const sx_slot *s = &b->t->ring.slot[k];
-    uint32_t side = k == SX_TILE_LEFT ? b->t->block_rows : b->t->block_columns;
+    uint32_t side = k == SX_TILE_RIGHT ? b->t->block_columns : b->t->block_rows;
     uint64_t rows = o->sum_inner ? side : b->t->block_steps;
     uint64_t row = (uint64_t)(o->sum_inner ? b->t->block_steps : side) *
                    (uint64_t)sx_dtype_bytes(o->view.element);
@@ -160,7 +152,7 @@ static bool check_slot(const block *b, uint32_t k)
     return ok;
 }
 
-static bool check_shared(const block *b)
+bool sx_block_check_shared(const sx_block *b)
 {
     const sx_tile *t = b->t;
     const sx_ring *r = &t->ring;
@@ -168,14 +160,16 @@ static bool check_shared(const block *b)
     for (uint32_t k = 0; t->by_engine && k < 2; k++) {
         boxes += (uint64_t)r->slot[k].rows * r->slot[k].panels * r->slot[k].panel_bytes;
     }
-    if (r->slot_count != 2 || r->depth == 0 || r->depth > SX_RING_DEPTH_MAX ||
+    if (r->slot_count != sx_tile_operands(t) || r->depth == 0 || r->depth > SX_RING_DEPTH_MAX ||
         r->tx_bytes != boxes) {
         (void)sx_refuse(b->g, "a ring of %u slots, %u stages, %u bytes of the copy engine",
                         r->slot_count, r->depth, r->tx_bytes);
         return false;
     }
-    if (!check_slot(b, SX_TILE_LEFT) || !check_slot(b, SX_TILE_RIGHT)) {
-        return false;
+    for (uint32_t k = 0; k < r->slot_count; k++) {
+        if (!sx_block_check_slot(b, k)) {
+            return false;
+        }
     }
     uint64_t first = r->offset;
     uint64_t end = first + (uint64_t)sx_ring_stage_bytes(r) * r->depth;
@@ -192,7 +186,7 @@ static bool check_shared(const block *b)
 }
 
 /* Copies are aligned at both ends: tensors begin at multiples of 64 bytes, and blocks at multiples of their sides. */
-static bool check_copies(const block *b, uint32_t k)
+bool sx_block_check_copies(const sx_block *b, uint32_t k)
 {
     const sx_tile *t = b->t;
     const sx_tile_operand *o = &t->operand[k];
@@ -201,7 +195,7 @@ static bool check_copies(const block *b, uint32_t k)
     int64_t copy = o->copy_bytes;
     bool ok = copy == bytes;
     if (!ok && copy > bytes && (copy == 4 || copy == 8 || copy == 16)) {
-        int64_t block_side = k == SX_TILE_LEFT ? t->block_rows : t->block_columns;
+        int64_t block_side = k == SX_TILE_RIGHT ? t->block_columns : t->block_rows;
         int64_t row = o->sum_inner ? t->block_steps : block_side;
         int64_t next = o->sum_inner ? v->sum_stride : v->side_stride;
         int64_t other = o->sum_inner ? v->side_stride : v->sum_stride;
@@ -222,9 +216,10 @@ static bool check_copies(const block *b, uint32_t k)
 /* ---- who holds what ---- */
 
 /* One warp's lanes, `warps` warps, one block, and a tile of these sides. */
-static bool has_sides(const sx_layout *layout, uint32_t warps, uint64_t rows, uint64_t columns)
+bool sx_block_has_sides(const sx_layout *layout, uint32_t warps, uint64_t rows, uint64_t columns)
 {
-    return layout->bits[SX_HOME_LANE] == 5 && sx_layout_count(layout, SX_HOME_WARP) == warps &&
+    return layout->bits[SX_HOME_LANE] == 5 &&
+           sx_layout_count(layout, SX_HOME_WARP) == warps &&
            sx_layout_count(layout, SX_HOME_RANK) == 1 &&
            sx_layout_side(layout, SX_SIDE_ROW) == rows &&
            sx_layout_side(layout, SX_SIDE_COLUMN) == columns;
@@ -232,18 +227,19 @@ static bool has_sides(const sx_layout *layout, uint32_t warps, uint64_t rows, ui
 
 /* Each element of the slot is copied by one thread: bits of a thread that move nothing mark those that copy nothing,
  * all others lead to elements of their own. A copy's elements lie side by side, and begin where copies may. */
-static sx_code check_copied(const block *b, uint32_t k, uint32_t warps)
+sx_code sx_block_check_copied(const sx_block *b, uint32_t k, uint32_t warps)
 {
     const sx_tile_operand *o = &b->t->operand[k];
     const sx_layout *copied = &o->copied;
-    uint32_t side = k == SX_TILE_LEFT ? b->t->block_rows : b->t->block_columns;
+    uint32_t side = k == SX_TILE_RIGHT ? b->t->block_columns : b->t->block_rows;
     uint32_t steps = b->t->block_steps, moving = 0;
     SX_TRY(sx_layout_check(b->j->cx, copied));
     sx_linear map = sx_layout_linear(copied);
     for (uint32_t i = 0; i < map.input_bits; i++) {
         moving += map.column[i] != 0 ? 1U : 0U;
     }
-    if (!has_sides(copied, warps, o->sum_inner ? side : steps, o->sum_inner ? steps : side) ||
+    if (!sx_block_has_sides(copied, warps, o->sum_inner ? side : steps,
+                            o->sum_inner ? steps : side) ||
         copied->mode_count != 0 || !sx_layout_covers(copied) || moving != sx_linear_rank(&map) ||
         sx_layout_replica_bits(copied, SX_HOME_REGISTER) != 0 ||
         sx_layout_vector(copied) * sx_dtype_bytes(o->view.element) < o->copy_bytes) {
@@ -298,8 +294,8 @@ static bool modes_agree(const sx_layout *sums, const sx_layout *factor, sx_side 
  * Both layouts are linear. So it is enough that each bit of a register of the sums, and of k, leads to what some
  * register of the factors holds, and that each bit of lane and warp moves sums and factors along the shared side
  * alike, and no factor along k. */
-static bool holds_factors(const sx_layout *sum_layout, const sx_layout *factor_layout,
-                          sx_side shared)
+bool sx_block_holds_factors(const sx_layout *sum_layout, const sx_layout *factor_layout,
+                            sx_side shared)
 {
     sx_layout sums = sx_layout_normal(sum_layout);
     sx_layout factor = sx_layout_normal(factor_layout);
@@ -343,8 +339,8 @@ static bool holds_factors(const sx_layout *sum_layout, const sx_layout *factor_l
 
 /* Layouts in units of the fragments of the matrix instruction; false where they are not made of them. The registers of
  * a fragment follow each other, as operands of an instruction do. */
-static bool in_fragments(const block *b, sx_operand operand, const sx_layout *layout,
-                         sx_layout *repeats)
+bool sx_block_in_fragments(const sx_block *b, sx_operand operand, const sx_layout *layout,
+                           sx_layout *repeats)
 {
     const sx_matrix_instruction *m = b->t->matrix;
     sx_layout fragment;
@@ -368,11 +364,11 @@ static bool in_fragments(const block *b, sx_operand operand, const sx_layout *la
     return true;
 }
 
-static sx_code valid_layouts(const block *b, uint32_t warps)
+static sx_code valid_layouts(const sx_block *b, uint32_t warps)
 {
     const sx_tile *t = b->t;
     SX_TRY(sx_layout_check(b->j->cx, &t->held));
-    if (!has_sides(&t->held, warps, t->block_rows, t->block_columns) ||
+    if (!sx_block_has_sides(&t->held, warps, t->block_rows, t->block_columns) ||
         !sx_layout_covers(&t->held) || !sx_layout_unique(&t->held)) {
         (void)sx_refuse(b->g, "the block's %u x %u sums are not held once each by %u warps",
                         t->block_rows, t->block_columns, warps);
@@ -380,11 +376,11 @@ static sx_code valid_layouts(const block *b, uint32_t warps)
     }
     for (uint32_t k = 0; !t->by_engine && k < 2; k++) {
         const sx_tile_operand *o = &t->operand[k];
-        uint32_t side = k == SX_TILE_LEFT ? t->block_rows : t->block_columns;
+        uint32_t side = k == SX_TILE_RIGHT ? t->block_columns : t->block_rows;
         SX_TRY(sx_layout_check(b->j->cx, &o->held));
         if (o->group == 0 || t->block_steps % o->group != 0 ||
-            !has_sides(&o->held, warps, o->sum_inner ? side : o->group,
-                       o->sum_inner ? o->group : side)) {
+            !sx_block_has_sides(&o->held, warps, o->sum_inner ? side : o->group,
+                                o->sum_inner ? o->group : side)) {
             (void)sx_refuse(b->g, "the %s argument is not held in groups of %u steps by %u warps",
                             side_name[k], o->group, warps);
             return SX_OK;
@@ -394,7 +390,7 @@ static sx_code valid_layouts(const block *b, uint32_t warps)
 }
 
 /* The instruction takes elements of this type, adds them up in a lane's own, and stages are whole groups of it. */
-static bool check_matrix(const block *b)
+static bool check_matrix(const sx_block *b)
 {
     const sx_tile *t = b->t;
     const sx_matrix_instruction *m = t->matrix;
@@ -413,7 +409,7 @@ static bool check_matrix(const block *b)
 
 /* Instructions of four warps read factors where the copy engine has put them: the rows and columns of their sums, in
  * slots that they can read. */
-static sx_code check_groups(const block *b, uint32_t warps)
+static sx_code check_groups(const sx_block *b, uint32_t warps)
 {
     const sx_tile *t = b->t;
     const sx_matrix_instruction *m = t->matrix;
@@ -427,13 +423,13 @@ static sx_code check_groups(const block *b, uint32_t warps)
     bool begins = (m->rows % operand[0].mn_unit == 0 || t->block_rows == m->rows) &&
                   (m->columns % operand[1].mn_unit == 0 || t->block_columns == m->columns) &&
                   m->steps % operand[0].k_unit == 0 && m->steps % operand[1].k_unit == 0;
-    if (warps % 4 != 0 || !begins || !in_fragments(b, SX_OPERAND_C, &t->held, &repeats)) {
+    if (warps % 4 != 0 || !begins || !sx_block_in_fragments(b, SX_OPERAND_C, &t->held, &repeats)) {
         (void)sx_refuse(b->g, "%u warps do not hold the sums of whole instructions", warps);
     }
     return SX_OK;
 }
 
-static sx_code check_held(const block *b, uint32_t warps)
+static sx_code check_held(const sx_block *b, uint32_t warps)
 {
     const sx_tile *t = b->t;
     SX_TRY(valid_layouts(b, warps));
@@ -450,10 +446,10 @@ static sx_code check_held(const block *b, uint32_t warps)
         bool as_written = t->operand[k].sum_inner == (k == SX_TILE_LEFT);
         sx_layout factor =
             as_written ? t->operand[k].held : sx_layout_transpose(&t->operand[k].held);
-        bool whole = t->matrix == NULL || (in_fragments(b, SX_OPERAND_C, &sums, &sums) &&
-                                           in_fragments(b, operands[k], &factor, &factor));
-        if (!whole ||
-            !holds_factors(&sums, &factor, k == SX_TILE_LEFT ? SX_SIDE_ROW : SX_SIDE_COLUMN)) {
+        bool whole = t->matrix == NULL || (sx_block_in_fragments(b, SX_OPERAND_C, &sums, &sums) &&
+                                           sx_block_in_fragments(b, operands[k], &factor, &factor));
+        if (!whole || !sx_block_holds_factors(&sums, &factor,
+                                              k == SX_TILE_LEFT ? SX_SIDE_ROW : SX_SIDE_COLUMN)) {
             (void)sx_refuse(b->g, "threads do not hold the %s factors of their sums", side_name[k]);
             return b->j->cx->error.code;
         }
@@ -470,7 +466,7 @@ typedef struct {
     bool looped, in_loop;
     bool acquired, published, waited, multiplied, filled, mapped;
     bool engine, settled; /* products end later than their item, until they are settled */
-    uint32_t fetched[2];
+    uint32_t fetched[SX_TILE_OPERANDS_MAX];
     uint32_t back_max; /* of the releases in the loop */
 } role_state;
 
@@ -484,7 +480,7 @@ static bool read_item(const sx_tile_item *item, role_state *s)
         return ok;
     }
     case SX_TILE_FETCH:
-        return s->acquired && s->in_loop && !s->published && item->operand < 2 &&
+        return s->acquired && s->in_loop && !s->published && item->operand < SX_TILE_OPERANDS_MAX &&
                s->fetched[item->operand]++ == 0;
     case SX_TILE_PUBLISH: {
         bool ok = s->in_loop && s->acquired && !s->published;
@@ -558,11 +554,12 @@ static void put_step(const sx_tile_item *item, role_state *s)
 }
 
 /* Its loop, with one stage acquired, fetched and published, or waited for, multiplied and released, in each turn. */
-static bool read_role(const block *b, const sx_tile_role *role, role_state *s, sx_role_steps *steps)
+static bool read_role(const sx_block *b, const sx_tile_role *role, role_state *s,
+                      sx_role_steps *steps)
 {
     bool ok = role->item_count <= SX_TILE_ITEMS_MAX && role->warps > 0 &&
-              role->warps <= b->t->threads / WARP &&
-              role->first_warp <= b->t->threads / WARP - role->warps;
+              role->warps <= b->t->threads / SX_BLOCK_WARP &&
+              role->first_warp <= b->t->threads / SX_BLOCK_WARP - role->warps;
     for (uint32_t i = 0; ok && i < role->item_count; i++) {
         ok = read_item(&role->item[i], s);
         put_step(&role->item[i], s);
@@ -572,7 +569,7 @@ static bool read_role(const block *b, const sx_tile_role *role, role_state *s, s
     }
     bool computes = s->filled && s->waited && s->multiplied && s->mapped;
     bool none = !s->filled && !s->waited && !s->multiplied && !s->mapped;
-    bool fetches = s->fetched[0] + s->fetched[1] > 0;
+    bool fetches = s->fetched[0] + s->fetched[1] + s->fetched[2] > 0;
     if (!ok || s->in_loop || !s->looped || (!computes && !none) || s->acquired != s->published ||
         s->acquired != fetches) {
         (void)sx_refuse(b->g, "role %.24s: not a loop that hands on one stage in each turn",
@@ -597,7 +594,7 @@ static bool same_steps(const sx_role_steps *x, const sx_role_steps *y)
 }
 
 /* All interleavings; what was found right before is not gone through again. */
-static sx_code check_ring(const block *b, const sx_role_steps *steps, uint32_t roles)
+static sx_code check_ring(const sx_block *b, const sx_role_steps *steps, uint32_t roles)
 {
     const sx_ring *r = &b->t->ring;
     sx_proven_ring *known = b->j->ring;
@@ -630,7 +627,7 @@ static sx_code check_ring(const block *b, const sx_role_steps *steps, uint32_t r
 
 /* Warps have one role, or several roles have the same warps: these execute the loading one depth - 1 turns ahead. The
  * stage that it acquires then is the one of the turn before, which must be free within the turn. */
-static bool share_warps(const block *b, const role_state *state)
+static bool share_warps(const sx_block *b, const role_state *state)
 {
     for (uint32_t i = 0; i < b->t->role_count; i++) {
         for (uint32_t k = 0; k < i; k++) {
@@ -649,16 +646,11 @@ static bool share_warps(const block *b, const role_state *state)
     return true;
 }
 
-/* How many warps multiply, and load each argument. */
-typedef struct {
-    uint32_t multiply, load[2];
-} crew;
-
-static sx_code check_roles(const block *b, crew *warps)
+sx_code sx_block_check_roles(const sx_block *b, sx_block_crew *warps)
 {
     role_state state[SX_ROLES_MAX];
     sx_role_steps steps[SX_ROLES_MAX];
-    uint32_t fetched[2] = {0, 0}, computing = 0;
+    uint32_t fetched[SX_TILE_OPERANDS_MAX] = {0}, computing = 0;
     memset(state, 0, sizeof(state));
     memset(steps, 0, sizeof(steps));
     uint32_t roles = b->t->role_count;
@@ -671,15 +663,16 @@ static sx_code check_roles(const block *b, crew *warps)
         if (!read_role(b, &b->t->role[i], &state[i], &steps[i])) {
             return SX_OK;
         }
-        fetched[0] += state[i].fetched[0];
-        fetched[1] += state[i].fetched[1];
         computing += state[i].multiplied ? 1U : 0U;
         uint32_t own = b->t->role[i].warps;
         warps->multiply = state[i].multiplied ? own : warps->multiply;
-        warps->load[0] = state[i].fetched[0] > 0 ? own : warps->load[0];
-        warps->load[1] = state[i].fetched[1] > 0 ? own : warps->load[1];
+        for (uint32_t k = 0; k < SX_TILE_OPERANDS_MAX; k++) {
+            fetched[k] += state[i].fetched[k];
+            warps->load[k] = state[i].fetched[k] > 0 ? own : warps->load[k];
+        }
     }
-    if (fetched[0] != 1 || fetched[1] != 1 || computing != 1) {
+    bool third = fetched[SX_TILE_SECOND] == (sx_tile_operands(b->t) == 3 ? 1 : 0);
+    if (fetched[0] != 1 || fetched[1] != 1 || !third || computing != 1) {
         (void)sx_refuse(b->g,
                         "a stage is fetched %u and %u times, and multiplied by %u roles, not once",
                         fetched[0], fetched[1], computing);
@@ -708,7 +701,7 @@ static sx_code check_roles(const block *b, crew *warps)
 /* ---- the program of an element ---- */
 
 /* Strides nest: two points never store to bytes of one place. */
-static bool stores_apart(const block *b, const sx_addr *a, int64_t width)
+static bool stores_apart(const sx_block *b, const sx_addr *a, int64_t width)
 {
     const sx_tile *t = b->t;
     int64_t extent[SX_LOOP_VARS_MAX] = {1, 1, 1, t->rows, t->columns};
@@ -737,7 +730,7 @@ static bool stores_apart(const block *b, const sx_addr *a, int64_t width)
 
 /* Each element's program sees its own registers and the inputs alone, and stores one element, in a place that is no
  * other one's. Threads run it side by side, so exchanges between lanes would mix elements. */
-static bool check_map(const block *b, const sx_part *map)
+bool sx_block_check_map(const sx_block *b, const sx_part *map)
 {
     const sx_kernel *kernel = b->kernel;
     uint32_t stores = 0;
@@ -768,7 +761,7 @@ static bool check_map(const block *b, const sx_part *map)
 /* ---- a part ---- */
 
 /* The copy engine fills what instructions of four warps read, and nothing else. */
-static bool check_engine(const block *b)
+static bool check_engine(const sx_block *b)
 {
     const sx_matrix_instruction *m = b->t->matrix;
     bool ok = b->t->by_engine == (m != NULL && m->warps == 4);
@@ -778,176 +771,35 @@ static bool check_engine(const block *b)
     return ok;
 }
 
-static sx_code prove_part(const block *b)
+static sx_code prove_part(const sx_block *b)
 {
-    crew warps = {0};
+    sx_block_crew warps = {0};
     bool engine = b->t->by_engine;
-    bool ok = check_grid(b) && check_slices(b) && check_view(b, SX_TILE_LEFT) &&
-              check_view(b, SX_TILE_RIGHT) && check_shared(b) && check_engine(b) &&
-              check_map(b, &b->t->map);
+    bool ok = sx_block_check_grid(b) && check_slices(b) && sx_block_check_view(b, SX_TILE_LEFT) &&
+              sx_block_check_view(b, SX_TILE_RIGHT) && sx_block_check_shared(b) &&
+              check_engine(b) && sx_block_check_map(b, &b->t->map);
     for (uint32_t k = 0; k < 2 && ok; k++) {
-        ok = engine ? sx_prove_boxes(b->j, b->t, k) : check_copies(b, k);
+        ok = engine ? sx_prove_boxes(b->j, b->t, k) : sx_block_check_copies(b, k);
     }
     if (ok) {
-        SX_TRY(check_roles(b, &warps));
+        SX_TRY(sx_block_check_roles(b, &warps));
     }
     for (uint32_t k = 0; k < 2 && !b->g->refused && !engine; k++) {
-        SX_TRY(check_copied(b, k, warps.load[k]));
+        SX_TRY(sx_block_check_copied(b, k, warps.load[k]));
     }
     return b->g->refused ? SX_OK : check_held(b, warps.multiply);
-}
-
-/* ---- online sums ---- */
-
-/* A block has all of d and all columns, and the queries are those of its keys: beyond the last d both are zero. */
-static bool check_heads(const block *b)
-{
-    const sx_tile *t = b->t, *q = t->online->query;
-    const sx_matrix_instruction *m = t->matrix;
-    bool ok = m != NULL && q->matrix == m && q->threads == t->threads && q->sum == t->rows &&
-              q->block_steps == t->block_rows && q->batch_count == t->batch_count &&
-              t->batch_count <= SX_RANK_MAX && t->rows <= t->block_rows &&
-              t->columns <= t->block_columns && b->kernel->lane_bytes == 4 && m->sum == SX_F32 &&
-              q->operand[0].view.element == m->factor && t->block_steps % m->steps == 0;
-    for (uint32_t k = 0; ok && k < 2; k++) {
-        ok = t->operand[k].view.element == m->factor && t->operand[k].group == m->steps;
-    }
-    for (uint32_t d = 0; ok && d < t->batch_count; d++) {
-        ok = q->batch[d] == t->batch[d];
-    }
-    if (!ok || q->operand[0].group != m->steps) {
-        (void)sx_refuse(b->g, "queries, keys and values do not fit to each other in a block");
-        return false;
-    }
-    return true;
-}
-
-/* The queries lie beside the ring and its barriers. */
-static bool check_query_slot(const block *b)
-{
-    const sx_ring *own = &b->t->online->query->ring, *ring = &b->t->ring;
-    uint64_t begin = own->offset, first = ring->offset, barriers = ring->barriers;
-    uint64_t end = begin + own->slot[0].bytes;
-    uint64_t last = first + (uint64_t)sx_ring_stage_bytes(ring) * ring->depth;
-    bool apart = (end <= first || begin >= last) &&
-                 (end <= barriers || begin >= barriers + UINT64_C(16) * ring->depth);
-    if (own->slot_count != 1 || own->depth != 1 || begin % SX_SLOT_UNIT != 0 || !apart ||
-        end > b->t->shared_bytes) {
-        (void)sx_refuse(b->g, "the queries do not lie apart from the ring");
-        return false;
-    }
-    return true;
-}
-
-/* A program of an element that only reads inputs. */
-static bool check_reads(const block *b, const sx_tile_value *value)
-{
-    bool ok = value->part.item_count == 0 || value->result < value->part.vector_count;
-    for (uint32_t i = 0; ok && i < value->part.item_count; i++) {
-        const sx_item *item = &value->part.item[i];
-        bool memory = sx_lop_info_of(item->op)->operands[0] == 'A';
-        ok = item->kind == SX_ITEM_OP && item->op != SX_LOP_SWAP && item->op != SX_LOP_BCAST0 &&
-             item->op != SX_LOP_IOTA &&
-             (!memory ||
-              (item->op == SX_LOP_LOADB &&
-               b->kernel->buffer[value->part.addr[item->addr].buffer].role == SX_BUFFER_IN));
-    }
-    if (!ok) {
-        (void)sx_refuse(b->g, "a program of scores does more than read");
-    }
-    return ok;
-}
-
-/* Both products: threads hold their factors, and the scores of a thread are its left factor of the second one. */
-static sx_code check_products(const block *b, uint32_t warps)
-{
-    const sx_tile *t = b->t, *q = t->online->query;
-    const sx_tile_operand *keys = &t->operand[0], *values = &t->operand[1];
-    const uint32_t rows = q->block_rows, stage = t->block_steps;
-    sx_layout scores = t->online->held, sums = t->held, weights = scores;
-    sx_layout query = q->operand[0].held, key = keys->held, value = values->held;
-    sx_layout *const all[] = {&scores, &sums, &query, &key, &value};
-    for (uint32_t i = 0; i < SX_COUNT(all); i++) {
-        SX_TRY(sx_layout_check(b->j->cx, all[i]));
-    }
-    query = q->operand[0].sum_inner ? query : sx_layout_transpose(&query);
-    key = keys->sum_inner ? key : sx_layout_transpose(&key);
-    value = values->sum_inner ? sx_layout_transpose(&value) : value;
-    uint32_t group = t->matrix->steps;
-    bool ok =
-        has_sides(&scores, warps, rows, stage) && has_sides(&sums, warps, rows, t->block_columns) &&
-        has_sides(&query, warps, rows, group) && has_sides(&key, warps, group, stage) &&
-        has_sides(&value, warps, group, t->block_columns) && sx_layout_covers(&scores) &&
-        sx_layout_unique(&scores) && sx_layout_covers(&sums) && sx_layout_unique(&sums) &&
-        in_fragments(b, SX_OPERAND_A, &weights, &weights) &&
-        in_fragments(b, SX_OPERAND_C, &scores, &scores) &&
-        in_fragments(b, SX_OPERAND_C, &sums, &sums) &&
-        in_fragments(b, SX_OPERAND_A, &query, &query) &&
-        in_fragments(b, SX_OPERAND_B, &key, &key) &&
-        in_fragments(b, SX_OPERAND_B, &value, &value) &&
-        holds_factors(&scores, &query, SX_SIDE_ROW) &&
-        holds_factors(&scores, &key, SX_SIDE_COLUMN) &&
-        holds_factors(&sums, &weights, SX_SIDE_ROW) && holds_factors(&sums, &value, SX_SIDE_COLUMN);
-    if (!ok) {
-        (void)sx_refuse(b->g, "threads do not hold the factors of their scores and sums");
-    }
-    return b->j->cx->error.code;
-}
-
-/* The program of each row, beside that of each element: one store a row, whoever of its threads makes it. */
-static bool check_statistic(const block *b)
-{
-    sx_tile rows = *b->t;
-    const block stored = {b->j, b->g, b->kernel, b->part, &rows};
-    rows.rows = b->t->online->query->rows;
-    rows.columns = 1;
-    return b->t->online->statistic == NULL || check_map(&stored, b->t->online->statistic);
-}
-
-static sx_code prove_online(const block *b)
-{
-    const sx_tile *t = b->t;
-    sx_tile result = *t; /* what `map` stores: rows are those of the queries */
-    result.rows = t->online->query->rows;
-    const block query = {b->j, b->g, b->kernel, b->part, t->online->query};
-    const block stored = {b->j, b->g, b->kernel, b->part, &result};
-    crew warps = {0};
-    bool ok = check_heads(b) && check_grid(&query) && check_view(&query, SX_TILE_LEFT) &&
-              check_view(b, SX_TILE_LEFT) && check_view(b, SX_TILE_RIGHT) && check_shared(b) &&
-              check_slot(&query, SX_TILE_LEFT) && check_query_slot(b) &&
-              check_copies(&query, SX_TILE_LEFT) && check_copies(b, SX_TILE_LEFT) &&
-              check_copies(b, SX_TILE_RIGHT) && check_map(&stored, &t->map) && check_statistic(b) &&
-              check_reads(b, &t->online->scores[0]) && check_reads(b, &t->online->scores[1]) &&
-              check_reads(b, &t->online->power);
-    if (ok) {
-        SX_TRY(check_roles(b, &warps));
-    }
-    uint32_t all = t->threads / WARP;
-    if (!b->g->refused && (warps.multiply != all || warps.load[0] != all || warps.load[1] != all)) {
-        (void)sx_refuse(b->g, "not all warps of the block load and multiply");
-    }
-    for (uint32_t k = 0; k < 2 && !b->g->refused; k++) {
-        SX_TRY(check_copied(b, k, all));
-    }
-    if (!b->g->refused) {
-        SX_TRY(check_copied(&query, SX_TILE_LEFT, all));
-    }
-    if (!b->g->refused) {
-        SX_TRY(check_products(b, all));
-    }
-    return b->g->refused || !t->online->has_horizon ? SX_OK : sx_prove_horizon(b->j, t);
 }
 
 sx_code sx_prove_blocks(sx_judge *j, const sx_kernel *kernel)
 {
     sx_algebra *g = &j->algebra;
     for (uint32_t p = 0; p < kernel->part_count && !g->refused; p++) {
-        block b = {
+        sx_block b = {
             .j = j, .g = g, .kernel = kernel, .part = &kernel->part[p], .t = kernel->part[p].tile};
         if (b.t == NULL) {
             continue;
         }
-        sx_code code = b.t->online != NULL ? prove_online(&b) : prove_part(&b);
+        sx_code code = b.t->online != NULL ? sx_block_prove_online(&b) : prove_part(&b);
         if (code == SX_INPUT || code == SX_LIMIT || code == SX_UNIMPLEMENTED) {
             (void)sx_refuse(g, "%.140s", j->cx->error.text);
             sx_ctx_reset_error(j->cx);

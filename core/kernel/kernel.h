@@ -282,7 +282,7 @@ typedef struct {
     uint32_t depth;
 } sx_stage_place;
 #define SX_SCHEDULE_LEVELS_MAX 24
-#define SX_SCHEDULE_STAGES_MAX 4
+#define SX_SCHEDULE_STAGES_MAX 5
 #define SX_SCHEDULE_TEXT_MAX 512
 typedef struct {
     /* outermost first; levels of one axis have falling steps, the last step is 1 */

@@ -42,7 +42,9 @@ static sx_code lower(sx_ctx *cx, const sx_target *target, const sx_lowering *wha
                          .shared_bytes = shared_bytes_of(target),
                          .threads = 1024,
                          .registers = 65536};
-    return (sums                          ? sx_tile_lower_online
+    bool nested = sums && what->analysis->kind == SX_KERNEL_NESTED;
+    return (nested                        ? sx_tile_lower_nested
+            : sums                        ? sx_tile_lower_online
             : what->kind == SX_LOWER_PACK ? sx_tile_lower_slices
             : tiles.apart
                 ? sx_tile_lower_combine

@@ -477,14 +477,20 @@ static sx_code check_form(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *ti
     static const sx_tile_op math[] = {SX_TILE_FILL,    SX_TILE_LOOP,     SX_TILE_WAIT,
                                       SX_TILE_RELEASE, SX_TILE_MULTIPLY, SX_TILE_END,
                                       SX_TILE_RELEASE, SX_TILE_MAP};
+    static const sx_tile_op load_three[] = {SX_TILE_LOOP,  SX_TILE_ACQUIRE, SX_TILE_FETCH,
+                                            SX_TILE_FETCH, SX_TILE_FETCH,   SX_TILE_PUBLISH,
+                                            SX_TILE_END};
     if (tile->by_engine) {
         return check_engine_form(cx, kernel, tile);
     }
+    bool three = sx_tile_operands(tile) == 3;
     bool all = tile->role_count == 2;
     for (uint32_t i = 0; i < tile->role_count; i++) {
         all = all && tile->role[i].first_warp == 0 && tile->role[i].warps * 32 == tile->threads;
     }
-    if (!all || !follows(&tile->role[0], load, SX_COUNT(load)) ||
+    if (!all ||
+        !follows(&tile->role[0], three ? load_three : load,
+                 three ? SX_COUNT(load_three) : SX_COUNT(load)) ||
         !follows(&tile->role[1], math, SX_COUNT(math))) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "kernel %s: roles other than one loop of all warps",
                        kernel->name);

@@ -9,7 +9,7 @@ static uint32_t width_of(const sx_tile_operand *o)
 
 static bool side_has_edge(const sx_nvidia_block *k, uint32_t which)
 {
-    uint32_t block = which == SX_TILE_LEFT ? k->tile->block_rows : k->tile->block_columns;
+    uint32_t block = which == SX_TILE_RIGHT ? k->tile->block_columns : k->tile->block_rows;
     return k->tile->operand[which].view.side_extent % block != 0;
 }
 
@@ -76,8 +76,9 @@ void sx_nvidia_begin_copy(sx_nvidia_block *k, uint32_t which)
 
 void sx_nvidia_begin_copies(sx_nvidia_block *k)
 {
-    sx_nvidia_begin_copy(k, SX_TILE_LEFT);
-    sx_nvidia_begin_copy(k, SX_TILE_RIGHT);
+    for (uint32_t which = 0; which < sx_tile_operands(k->tile); which++) {
+        sx_nvidia_begin_copy(k, which);
+    }
 }
 
 /* ---- one copy ---- */
@@ -196,6 +197,7 @@ void sx_nvidia_fetch_one(sx_nvidia_block *k, uint32_t which, sx_ptx_arg stage, b
 
 void sx_nvidia_fetch(sx_nvidia_block *k, bool whole)
 {
-    sx_nvidia_fetch_one(k, SX_TILE_LEFT, k->written, whole);
-    sx_nvidia_fetch_one(k, SX_TILE_RIGHT, k->written, whole);
+    for (uint32_t which = 0; which < sx_tile_operands(k->tile); which++) {
+        sx_nvidia_fetch_one(k, which, k->written, whole);
+    }
 }

@@ -39,14 +39,15 @@ typedef struct {
     sx_ptx_arg shared;   /* of stage 0 */
     int64_t grid[3];     /* of the part */
     sx_ptx_arg point[3]; /* which point of it the block is */
-    sx_ptx_arg first[2]; /* the row and the column with which the block begins */
+    sx_ptx_arg first
+        [SX_TILE_OPERANDS_MAX]; /* by operand: the index of its side with which the block begins */
     /* Where blocks walk: the number of the point, and where the next one begins. */
     sx_ptx_arg walked, next_point;
     sx_ptx_arg batch[SX_RANK_MAX];
-    sx_nvidia_copy copy[2];
-    sx_nvidia_places read[2];
-    sx_matrix_move move[2];      /* how matrix instructions get their factors */
-    sx_ptx_arg *factor[2];       /* registers of what is held of a group */
+    sx_nvidia_copy copy[SX_TILE_OPERANDS_MAX];
+    sx_nvidia_places read[SX_TILE_OPERANDS_MAX];
+    sx_matrix_move move[SX_TILE_OPERANDS_MAX]; /* how matrix instructions get their factors */
+    sx_ptx_arg *factor[SX_TILE_OPERANDS_MAX];  /* registers of what is held of a group */
     sx_ptx_arg written, reading; /* bytes from stage 0 to the stages that are filled and read */
     sx_ptx_arg *sum;             /* by register of tile->held */
     sx_ptx_arg *total;           /* of the slices before; NULL: there is one slice */
@@ -120,7 +121,7 @@ void sx_nvidia_begin_copies(sx_nvidia_block *k);
 void sx_nvidia_begin_copy(sx_nvidia_block *k, uint32_t which);
 /* One factor into the stage so many bytes from stage 0; `whole` as below. */
 void sx_nvidia_fetch_one(sx_nvidia_block *k, uint32_t which, sx_ptx_arg stage, bool whole);
-/* Copies both tiles of the next stage, and moves on. `whole`: all its steps of k are there. */
+/* Copies the tiles of the next stage, and moves on. `whole`: all its steps of k are there. */
 void sx_nvidia_fetch(sx_nvidia_block *k, bool whole);
 
 /* ---- tile_math.c ---- */
@@ -144,10 +145,10 @@ uint32_t sx_nvidia_load_matrix(sx_nvidia_block *k, const sx_nvidia_words *load,
                                uint32_t instruction, uint32_t row, uint32_t column,
                                uint32_t taken[4]);
 
-/* ---- tile_online.c: the part's tile is an online sum ---- */
+/* ---- tile_online.c: the part's tile is an online sum or a nested contraction ---- */
 /* Copies of the queries, registers, places; the block has begun. */
 sx_code sx_nvidia_begin_online(sx_nvidia_block *k);
-/* Behind the copies of the first stages: fragments of the queries, where they stay in registers. */
+/* tile_scores.c: behind the copies of the first stages, fragments of the queries, where they stay in registers. */
 void sx_nvidia_take_query(sx_nvidia_block *k);
 /* A stage of keys and values. `whole`: all of its keys are there. `stage`: its number; where there is a horizon, warps
  * that see none of its keys pass it over. */

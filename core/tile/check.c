@@ -358,9 +358,11 @@ static bool step_of(const sx_tile_item *item, bool engine, sx_step *step)
 
 /* Tiles are copied between acquiring and publishing, multiplied between waiting and releasing, and the sums are 0
  * before and mapped after, when all products have been added. */
-static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, bool engine,
+static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile,
                           const sx_tile_role *role, sx_step *step, sx_role_steps *steps)
 {
+    bool engine = tile->by_engine;
+    uint32_t operands = sx_tile_operands(tile);
     bool inside = false, acquired = false, filled = false, looped = false, settled = !engine;
     uint32_t count = 0, body = 0, fetched = 0, multiplied = 0;
     int32_t waited = 0;
@@ -383,12 +385,11 @@ static sx_code check_role(sx_ctx *cx, const sx_kernel *kernel, bool engine,
             acquired = true;
             break;
         case SX_TILE_FETCH:
-            right =
-                acquired && item->operand <= SX_TILE_RIGHT && (fetched >> item->operand & 1) == 0;
+            right = acquired && item->operand < operands && (fetched >> item->operand & 1) == 0;
             fetched |= 1U << item->operand;
             break;
         case SX_TILE_PUBLISH:
-            right = acquired && fetched == 3;
+            right = acquired && fetched == (1U << operands) - 1;
             acquired = false;
             break;
         case SX_TILE_FILL:
@@ -453,7 +454,7 @@ static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *t
             (role->first_warp + role->warps) * 32 > tile->threads) {
             return fail(cx, kernel, "a role of warps of the block, warps", role->warps);
         }
-        SX_TRY(check_role(cx, kernel, tile->by_engine, role, step[i], &steps[i]));
+        SX_TRY(check_role(cx, kernel, tile, role, step[i], &steps[i]));
     }
     if (tile->role[1].item[tile->role[1].item_count - 1].op != SX_TILE_MAP) {
         return fail(cx, kernel, "the second role stores, items", tile->role[1].item_count);
@@ -468,10 +469,12 @@ static sx_code check_roles(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *t
 static sx_code check_shared(sx_ctx *cx, const sx_kernel *kernel, const sx_tile *tile)
 {
     const sx_ring *ring = &tile->ring;
-    if (ring->slot_count != 2 || ring->depth < 2 || ring->depth > SX_RING_DEPTH_MAX) {
-        return fail(cx, kernel, "a ring of two slots and 2 or more stages, stages", ring->depth);
+    uint32_t operands = sx_tile_operands(tile);
+    if (ring->slot_count != operands || ring->depth < 2 || ring->depth > SX_RING_DEPTH_MAX) {
+        return fail(cx, kernel, "a ring of a slot for each operand and 2 or more stages, stages",
+                    ring->depth);
     }
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < operands; i++) {
         SX_TRY(sx_slot_check_base(cx, &ring->slot[i], sx_ring_slot_offset(ring, 0, i)));
     }
     uint32_t bytes = 0;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/tile/lower_inside.h"
+#include "core/tile/online.h"
 
 void sx_tile_add_buffers(sx_lower *l, const sx_analysis *a)
 {
@@ -89,6 +90,11 @@ void sx_tile_put_role(sx_tile *tile, const char *name, uint32_t first_warp, uint
     memcpy(role->item, item, count * sizeof(*item));
 }
 
+uint32_t sx_tile_operands(const sx_tile *tile)
+{
+    return tile->online != NULL && tile->online->second != NULL ? 3 : 2;
+}
+
 void sx_tile_put_load(sx_tile *tile, uint32_t first_warp, uint32_t warps)
 {
     static const sx_tile_item load[] = {{SX_TILE_LOOP, 0, 0},
@@ -97,7 +103,16 @@ void sx_tile_put_load(sx_tile *tile, uint32_t first_warp, uint32_t warps)
                                         {SX_TILE_FETCH, SX_TILE_RIGHT, 0},
                                         {SX_TILE_PUBLISH, 0, 0},
                                         {SX_TILE_END, 0, 0}};
-    sx_tile_put_role(tile, "load", first_warp, warps, load, SX_COUNT(load));
+    static const sx_tile_item load_three[] = {{SX_TILE_LOOP, 0, 0},
+                                              {SX_TILE_ACQUIRE, 0, 0},
+                                              {SX_TILE_FETCH, SX_TILE_LEFT, 0},
+                                              {SX_TILE_FETCH, SX_TILE_RIGHT, 0},
+                                              {SX_TILE_FETCH, SX_TILE_SECOND, 0},
+                                              {SX_TILE_PUBLISH, 0, 0},
+                                              {SX_TILE_END, 0, 0}};
+    bool three = sx_tile_operands(tile) == 3;
+    sx_tile_put_role(tile, "load", first_warp, warps, three ? load_three : load,
+                     three ? SX_COUNT(load_three) : SX_COUNT(load));
 }
 
 void sx_tile_make_roles(sx_tile *tile)

@@ -27,7 +27,7 @@ sx_code sx_tile_copy_by_threads(sx_ctx *cx, uint32_t warps, sx_tile_operand *o, 
 /* A role of these warps with `count` items; role_count goes up by one. */
 void sx_tile_put_role(sx_tile *tile, const char *name, uint32_t first_warp, uint32_t warps,
                       const sx_tile_item *item, uint32_t count);
-/* The role of these warps that loads a stage of both factors in each turn. */
+/* The role of these warps that loads a stage of all operands in each turn. */
 void sx_tile_put_load(sx_tile *tile, uint32_t first_warp, uint32_t warps);
 /* All warps load and compute: a GPU without a copy engine. */
 void sx_tile_make_roles(sx_tile *tile);

@@ -1,4 +1,5 @@
-/* online.h - one block's program of an online sum: attention by matrix instructions.
+/* online.h - one block's program of an online sum, or of a nested contraction: attention and its gradients by matrix
+ * instructions.
  *
  * A tile (core/tile/program.h) that has one of these computes, for each query row of each batch,
  *
@@ -27,6 +28,16 @@
  * is no number (docs/decisions). A warp has whole rows, so that no sum crosses warps, and its scores are
  * already where the second product wants its left factor: the fragment of C of two instructions is that of A of one.
  *
+ * A nested contraction (core/ir/fused.h) is `nested`: what `scores` makes is the weight itself,
+ *
+ *     score[key] = scores(sum over d of query[row, d] * key[d, key], and of second query and second key)
+ *     a[column] = sum over keys of score[key], rounded to the type of the values, * value[key, column]
+ *
+ * and `map` makes of a (register 0) an element of the result. There is neither m nor l; beyond the last key the score is
+ * 0. The sum is made in ascending groups of keys, so that it does not depend on how many keys a stage has, either. Where
+ * there are two inner contractions, operand SX_TILE_SECOND passes through the ring beside keys and values, `second` has
+ * the queries of it, and `scores` is given its sum in register 1.
+ *
  * Papers: Dao 2022 and 2023 (FlashAttention, FlashAttention-2); Milakov, Gimelshein 2018. */
 #ifndef SX_CORE_TILE_ONLINE_H
 #define SX_CORE_TILE_ONLINE_H
@@ -39,15 +50,22 @@ typedef struct {
     uint32_t result;
 } sx_tile_value;
 
+#define SX_TILE_PRODUCTS_MAX 2
+
 struct sx_tile_online {
+    bool nested;
+    /* Of a nested contraction: scores are elements of the type of the values already. */
+    bool rounded;
     /* The queries: rows of the result as its rows, d as its sum, which one stage of its ring holds whole. Slot 0 is
      * that of its left argument; it has no right one. */
     const sx_tile *query;
+    /* Of a nested contraction with two inner ones, the queries of the second one, likewise; else NULL. */
+    const sx_tile *second;
     /* From the product of query and key to the score; f32. [0] is of whole stages, [1] of the last one if it has fewer
      * keys. Variables are the row, the batch as in `map`, and behind it in [0] the number of the stage, and the key in
      * its stage: sx_tile_stage_variable and the next one. */
     sx_tile_value scores[2];
-    /* e^x */
+    /* e^x; of an online sum. */
     sx_tile_value power;
     /* Which thread holds which score of the block's rows and a stage's keys. */
     sx_layout held;
@@ -64,6 +82,21 @@ struct sx_tile_online {
 };
 enum { SX_TILE_VALUE_SUM, SX_TILE_WEIGHT_SUM, SX_TILE_MAXIMUM, SX_TILE_ONLINE_SUMS };
 
+/* How many inner products a score is made of, and the queries of each. */
+static inline uint32_t sx_tile_products(const sx_tile *tile)
+{
+    return tile->online->second != NULL ? 2 : 1;
+}
+static inline const sx_tile *sx_tile_query(const sx_tile *tile, uint32_t product)
+{
+    return product == 0 ? tile->online->query : tile->online->second;
+}
+/* How many registers `map` is given. */
+static inline uint32_t sx_tile_sums(const sx_tile *tile)
+{
+    return tile->online->nested ? 1 : SX_TILE_ONLINE_SUMS;
+}
+
 static inline uint32_t sx_tile_stage_variable(const sx_tile *tile)
 {
     return SX_TILE_VAR_BATCH + tile->batch_count;
@@ -74,9 +107,18 @@ static inline uint32_t sx_tile_stage_variable(const sx_tile *tile)
 sx_code sx_tile_lower_online(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
                              const sx_analysis *analysis, const sx_schedule *schedule,
                              sx_kernel **kernel);
-/* The layouts of scores, sums and fragments, as they follow from the sides of the block. */
-sx_code sx_tile_online_layouts(sx_ctx *cx, const sx_tile *tile, sx_layout *scores, sx_layout *sums,
-                               sx_layout factor[3]);
+/* lower_nested.c: a nested contraction under such a schedule.
+ *   errors   those of sx_tile_lower_dot */
+sx_code sx_tile_lower_nested(sx_ctx *cx, const sx_tile_unit *unit, const char *name,
+                             const sx_analysis *analysis, const sx_schedule *schedule,
+                             sx_kernel **kernel);
+/* online_layouts.c: the layouts of scores, sums and fragments, as they follow from the sides of the block; by operand
+ * of the ring, and those of the queries of each product. */
+typedef struct {
+    sx_layout scores, sums;
+    sx_layout operand[SX_TILE_OPERANDS_MAX], query[SX_TILE_PRODUCTS_MAX];
+} sx_tile_online_layout;
+sx_code sx_tile_online_layouts(sx_ctx *cx, const sx_tile *tile, sx_tile_online_layout *layouts);
 /* check_online.c, for sx_tile_check. */
 sx_code sx_tile_check_online(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part);
 /* unfold_online.c: as sx_tile_unfold, one part. */

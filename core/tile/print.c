@@ -1,5 +1,5 @@
 /* print.c - tile programs as text for people. */
-#include "core/tile/program.h"
+#include "core/tile/online.h"
 
 static const char *const op_names[] = {[SX_TILE_ACQUIRE] = "acquire",
                                        [SX_TILE_FETCH] = "fetch",
@@ -12,7 +12,7 @@ static const char *const op_names[] = {[SX_TILE_ACQUIRE] = "acquire",
                                        [SX_TILE_MAP] = "map",
                                        [SX_TILE_LOOP] = "loop {",
                                        [SX_TILE_END] = "}"};
-static const char *const operand_names[] = {"left", "right"};
+static const char *const operand_names[] = {"left", "right", "second"};
 
 /* `boxes 64 x 128 of 4096 x 512 strides 2 8192`, innermost first. */
 static void print_boxes(const sx_tensor_map *map, sx_buf *text)
@@ -82,7 +82,7 @@ sx_code sx_tile_print(sx_ctx *cx, const sx_part *part, sx_buf *text)
     if (tile->slice != 0) {
         sx_buf_print(text, "  slices of %lld\n", (long long)tile->slice);
     }
-    for (uint32_t i = 0; i < 2; i++) {
+    for (uint32_t i = 0; i < sx_tile_operands(tile); i++) {
         print_operand(tile, i, text);
     }
     sx_buf_print(text, "  ring of %u stages from %u\n  sums ", tile->ring.depth, tile->ring.offset);

@@ -67,8 +67,8 @@ typedef struct {
 typedef struct {
     sx_tile_view view;
     sx_tile_boxes boxes;
-    /* The rows of its slot (slot 0 of the ring for the left one, 1 for the right one) are indices of the side, and k
-     * runs along them; otherwise the rows are k. */
+    /* The rows of its slot (the slot of the ring has the number of the operand) are indices of the side, and k runs
+     * along them; otherwise the rows are k. */
     bool sum_inner;
     /* How many bytes are copied at once. 16, 8 and 4 do not pass through registers; fewer: one element, which does. */
     uint32_t copy_bytes;
@@ -79,7 +79,8 @@ typedef struct {
     uint32_t group;
     sx_layout held;
 } sx_tile_operand;
-enum { SX_TILE_LEFT, SX_TILE_RIGHT };
+/* The third one is of nested contractions with two inner ones (core/tile/online.h). */
+enum { SX_TILE_LEFT, SX_TILE_RIGHT, SX_TILE_SECOND, SX_TILE_OPERANDS_MAX };
 
 typedef enum {
     SX_TILE_ACQUIRE,  /* waits until the next stage of the ring is free */
@@ -97,7 +98,7 @@ typedef enum {
 
 typedef struct {
     sx_tile_op op;
-    uint32_t operand; /* of a FETCH: SX_TILE_LEFT or SX_TILE_RIGHT */
+    uint32_t operand; /* of a FETCH: SX_TILE_LEFT, SX_TILE_RIGHT or SX_TILE_SECOND */
     uint32_t back;    /* of a RELEASE or SETTLE */
 } sx_tile_item;
 
@@ -152,8 +153,8 @@ struct sx_tile {
      * have freed them: the barriers of the ring count `empty_arrivals` of each block. No block ends before the others
      * are done with its memory. Everything else of the program is of one block. */
     uint32_t cluster_rows, cluster_columns;
-    /* SX_TILE_LEFT and SX_TILE_RIGHT. */
-    sx_tile_operand operand[2];
+    /* SX_TILE_LEFT, SX_TILE_RIGHT and, where sx_tile_operands says 3, SX_TILE_SECOND. */
+    sx_tile_operand operand[SX_TILE_OPERANDS_MAX];
     sx_ring ring;
     /* NULL: fused multiply-adds of threads. */
     const sx_matrix_instruction *matrix;
@@ -221,6 +222,8 @@ sx_code sx_tile_lower_combine(sx_ctx *cx, const sx_tile_unit *unit, const char *
 uint64_t sx_tile_numerics(const sx_tile_unit *unit, const sx_analysis *analysis,
                           const sx_matrix_instruction *matrix, int64_t slice);
 
+/* How many operands pass through the ring. */
+uint32_t sx_tile_operands(const sx_tile *tile);
 /* Is this factor fetched by all blocks of a cluster together, and by how many? */
 static inline uint32_t sx_tile_sharers(const sx_tile *tile, uint32_t which)
 {

@@ -1,4 +1,4 @@
-/* unfold_online.c - what a block's online sum computes, element by element, as a program without blocks of threads. */
+/* unfold_online.c - what a block's online sum or nested contraction computes, element by element, as a program without blocks of threads. */
 #include <float.h>
 #include <string.h>
 
@@ -108,14 +108,19 @@ static sx_addr along(uint32_t variable)
 static uint32_t put_score(unfolding *u, uint32_t which, const sx_addr *key)
 {
     const sx_tile_online *online = u->tile->online;
-    uint32_t dot = op(u, SX_LOP_SET, NONE, NONE, NONE, NONE);
-    uint32_t d = sx_loop_open(&u->b, u->tile->rows);
-    sx_addr row = along(SX_TILE_VAR_ROW), step = along(d);
-    uint32_t left = load(u, &online->query->operand[SX_TILE_LEFT].view, &row, &step);
-    uint32_t right = load(u, &u->tile->operand[SX_TILE_LEFT].view, &step, key);
-    (void)op(u, SX_LOP_FMA, dot, left, right, dot);
-    sx_loop_close(&u->b);
-    return append(u, &online->scores[which].part, online->scores[which].result, &dot, 1);
+    uint32_t dot[SX_TILE_PRODUCTS_MAX], products = sx_tile_products(u->tile);
+    for (uint32_t i = 0; i < products; i++) {
+        uint32_t keys = i == 0 ? SX_TILE_LEFT : SX_TILE_SECOND;
+        dot[i] = op(u, SX_LOP_SET, NONE, NONE, NONE, NONE);
+        uint32_t d = sx_loop_open(&u->b, u->tile->rows);
+        sx_addr row = along(SX_TILE_VAR_ROW), step = along(d);
+        uint32_t left =
+            load(u, &sx_tile_query(u->tile, i)->operand[SX_TILE_LEFT].view, &row, &step);
+        uint32_t right = load(u, &u->tile->operand[keys].view, &step, key);
+        (void)op(u, SX_LOP_FMA, dot[i], left, right, dot[i]);
+        sx_loop_close(&u->b);
+    }
+    return append(u, &online->scores[which].part, online->scores[which].result, dot, products);
 }
 
 static uint32_t power(unfolding *u, uint32_t x, uint32_t minus)
@@ -152,8 +157,24 @@ static void put_stage(unfolding *u, uint32_t which, const sx_addr *first, int64_
     leave(u, SX_TILE_VALUE_SUM, sum);
 }
 
+/* The same of a nested contraction, whose sum stays in register `sum`. */
+static void put_nested_stage(unfolding *u, uint32_t which, const sx_addr *first, int64_t count,
+                             uint32_t sum)
+{
+    sx_loop_builder *b = &u->b;
+    uint32_t key_at = sx_loop_open(b, count);
+    sx_addr key = *first, across = along(SX_TILE_VAR_COLUMN);
+    key.coef[key_at] = 1;
+    sx_loop_step round = {.op = SX_OP_CONVERT, .from = SX_F32, .to = u->tile->matrix->factor};
+    uint32_t weight = put_score(u, which, &key);
+    weight = u->tile->online->rounded ? weight : sx_loop_typed(b, &round, weight, NONE, NONE);
+    uint32_t value = load(u, &u->tile->operand[SX_TILE_RIGHT].view, &across, &key);
+    (void)op(u, SX_LOP_FMA, sum, weight, value, sum);
+    sx_loop_close(b);
+}
+
 /* Loops have the variables in the order of their numbers, so a rest of the keys stands in a loop of one turn. */
-static void put_keys(unfolding *u)
+static void put_keys(unfolding *u, uint32_t sum)
 {
     const sx_tile *tile = u->tile;
     int64_t whole = tile->sum / tile->block_steps, rest = tile->sum % tile->block_steps;
@@ -162,12 +183,21 @@ static void put_keys(unfolding *u)
         uint32_t stage = sx_loop_open(&u->b, whole);
         SX_ASSERT(u->b.code != SX_OK || stage == sx_tile_stage_variable(tile));
         first.coef[stage] = tile->block_steps;
-        put_stage(u, 0, &first, tile->block_steps);
+        if (tile->online->nested) {
+            put_nested_stage(u, 0, &first, tile->block_steps, sum);
+        } else {
+            put_stage(u, 0, &first, tile->block_steps);
+        }
         sx_loop_close(&u->b);
     }
     if (rest > 0) {
         (void)sx_loop_open(&u->b, 1);
-        put_stage(u, 1, &(sx_addr){.offset = whole * tile->block_steps, .index_reg = NONE}, rest);
+        sx_addr behind = {.offset = whole * tile->block_steps, .index_reg = NONE};
+        if (tile->online->nested) {
+            put_nested_stage(u, 1, &behind, rest, sum);
+        } else {
+            put_stage(u, 1, &behind, rest);
+        }
         sx_loop_close(&u->b);
     }
 }
@@ -183,15 +213,20 @@ static sx_code unfold_map(unfolding *u, const sx_part *map, int64_t columns)
     for (uint32_t k = 0; k < tile->batch_count; k++) {
         (void)sx_loop_open(&u->b, tile->batch[k]);
     }
-    leave(u, SX_TILE_MAXIMUM, sx_loop_set(&u->b, -FLT_MAX));
-    leave(u, SX_TILE_WEIGHT_SUM, sx_loop_set(&u->b, 0.0f));
-    leave(u, SX_TILE_VALUE_SUM, sx_loop_set(&u->b, 0.0f));
-    put_keys(u);
     uint32_t given[SX_TILE_ONLINE_SUMS];
-    for (uint32_t k = 0; k < SX_TILE_ONLINE_SUMS; k++) {
-        given[k] = take(u, k);
+    if (tile->online->nested) {
+        given[0] = sx_loop_set(&u->b, 0.0f);
+        put_keys(u, given[0]);
+    } else {
+        leave(u, SX_TILE_MAXIMUM, sx_loop_set(&u->b, -FLT_MAX));
+        leave(u, SX_TILE_WEIGHT_SUM, sx_loop_set(&u->b, 0.0f));
+        leave(u, SX_TILE_VALUE_SUM, sx_loop_set(&u->b, 0.0f));
+        put_keys(u, NONE);
+        for (uint32_t k = 0; k < SX_TILE_ONLINE_SUMS; k++) {
+            given[k] = take(u, k);
+        }
     }
-    (void)append(u, map, 0, given, SX_TILE_ONLINE_SUMS);
+    (void)append(u, map, 0, given, sx_tile_sums(tile));
     for (uint32_t k = 0; k < 2 + tile->batch_count; k++) {
         sx_loop_close(&u->b);
     }
@@ -203,7 +238,7 @@ sx_code sx_tile_unfold_online(sx_ctx *cx, const sx_tile *tile, sx_kernel *kernel
     unfolding u = {.cx = cx, .tile = tile, .kernel = kernel};
     _Static_assert(SX_TILE_VAR_BATCH + SX_RANK_MAX + 3 <= SX_LOOP_VARS_MAX, "three loops are left");
     u.workspace = kernel->buffer_count - 1;
-    if (kernel->buffer[u.workspace].role != SX_BUFFER_WORKSPACE) {
+    if (!tile->online->nested && kernel->buffer[u.workspace].role != SX_BUFFER_WORKSPACE) {
         u.workspace = sx_kernel_add_buffer(kernel, SX_BUFFER_WORKSPACE, 4 * SX_TILE_ONLINE_SUMS);
     }
     SX_TRY(unfold_map(&u, &tile->map, tile->columns));
