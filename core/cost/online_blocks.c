@@ -7,6 +7,7 @@
 #define BARRIER_CYCLES 30.0
 /* Registers beside sums, scores and fragments. */
 #define OTHER_REGISTERS 64
+#define THREAD_REGISTERS 255
 /* Of the shorter of products and other instructions, the share that does not overlap. */
 #define SERIAL_SHARE 0.5
 
@@ -31,8 +32,12 @@ uint32_t sx_online_blocks_resident(const sx_device *device, const sx_analysis *a
     SX_ASSERT(device->block_threads > 0 && b->warp_rows > 0);
     double d = padded(a, b, SX_ROLE_INNER), columns = padded(a, b, SX_ROLE_COLUMN);
     double keys = (double)b->keys, element = sx_dtype_bytes(a->input[b->query].dtype);
-    double registers = columns / 2 + 3 * keys / 4 + (d <= 128 ? d / 4 : 4) + OTHER_REGISTERS;
-    double shared = element * ((double)b->rows * d + b->depth * keys * (d + columns));
+    double products = b->two ? 2 : 1;
+    double sums = columns / 2 + products * keys / 2 + keys / 4 + OTHER_REGISTERS;
+    bool stays = d <= 128 && (!b->two || sums + products * d / 4 <= THREAD_REGISTERS);
+    double registers = sums + products * (stays ? d / 4 : 4);
+    double ring = b->depth * keys * (products * d + columns);
+    double shared = element * (products * (double)b->rows * d + ring);
     uint32_t threads = (uint32_t)(b->rows / b->warp_rows) * device->lanes;
     if (threads > device->block_threads || registers > device->registers) {
         return 0;
@@ -69,7 +74,8 @@ double sx_cost_online_blocks(const sx_device *device, const sx_analysis *a,
                              const sx_online_blocks *b)
 {
     double rows = (double)a->extent[SX_ROLE_ROW], keys = (double)a->extent[SX_ROLE_SUM];
-    double d = sx_whole((double)a->extent[SX_ROLE_INNER] / 16) * 16;
+    double inner = b->two ? 2 : 1; /* products */
+    double d = inner * sx_whole((double)a->extent[SX_ROLE_INNER] / 16) * 16;
     double columns = sx_whole((double)a->extent[SX_ROLE_COLUMN] / 8) * 8;
     double element = sx_dtype_bytes(a->input[b->query].dtype);
     double blocks = (double)a->extent[SX_ROLE_BATCH] * sx_whole(rows / (double)b->rows);
@@ -78,8 +84,9 @@ double sx_cost_online_blocks(const sx_device *device, const sx_analysis *a,
     double rate = sx_device_rate(device, a->arithmetic, true) * device->matrix_share /
                   (device->cores * device->ghz);
     double scores = (double)a->extent[SX_ROLE_BATCH] * rows * keys;
-    double beside = sx_most(
-        0, a->work - 2 * scores * (double)(a->extent[SX_ROLE_INNER] + a->extent[SX_ROLE_COLUMN]));
+    double beside = sx_most(0, a->work - 2 * scores *
+                                             (inner * (double)a->extent[SX_ROLE_INNER] +
+                                              (double)a->extent[SX_ROLE_COLUMN]));
     /* of a stage of one block */
     double stage = (double)b->rows * (double)b->keys;
     double products = 2 * stage * (d + columns) / rate;

@@ -1,4 +1,5 @@
-/* online_blocks.h - what attention takes by blocks of threads (core/kernel/online_blocks.h), by an analytical model.
+/* online_blocks.h - what attention and its gradients take by blocks of threads (core/kernel/online_blocks.h), by an
+ * analytical model.
  *
  * A warp multiplies, computes the scores' program and the power of each score, and multiplies again, one after the
  * other; several warps of a scheduler overlap these. Keys and values come from the second level for each block of rows.

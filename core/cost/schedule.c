@@ -303,7 +303,8 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
         return ns;
     }
     sx_online_blocks online;
-    if (a->kind == SX_KERNEL_ONLINE && sx_online_blocks_of(s, &online)) {
+    bool sums = a->kind == SX_KERNEL_ONLINE || a->kind == SX_KERNEL_NESTED;
+    if (sums && sx_online_blocks_of(s, &online)) {
         return sx_cost_online_blocks(device, a, &online);
     }
     pricing p = {device, a, s, (double)sx_schedule_lanes(s)};

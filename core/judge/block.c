@@ -218,8 +218,7 @@ bool sx_block_check_copies(const sx_block *b, uint32_t k)
 /* One warp's lanes, `warps` warps, one block, and a tile of these sides. */
 bool sx_block_has_sides(const sx_layout *layout, uint32_t warps, uint64_t rows, uint64_t columns)
 {
-    return layout->bits[SX_HOME_LANE] == 5 &&
-           sx_layout_count(layout, SX_HOME_WARP) == warps &&
+    return layout->bits[SX_HOME_LANE] == 5 && sx_layout_count(layout, SX_HOME_WARP) == warps &&
            sx_layout_count(layout, SX_HOME_RANK) == 1 &&
            sx_layout_side(layout, SX_SIDE_ROW) == rows &&
            sx_layout_side(layout, SX_SIDE_COLUMN) == columns;

@@ -78,6 +78,9 @@ sx_judge_facts sx_judge_facts_of(const sx_schedule *schedule, sx_kernel_kind kin
         facts.keys = sx_schedule_step(schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
         facts.rounds = sx_online_blocks_of(schedule, &blocks);
     }
+    if (kind == SX_KERNEL_NESTED) {
+        facts.rounds = sx_online_blocks_of(schedule, &blocks);
+    }
     return facts;
 }
 

@@ -85,6 +85,18 @@ uint32_t sx_reference_closed(sx_reference *r, sx_dtype dtype, uint32_t sum)
     return sx_reference_typed(r, &step, (const uint32_t[]){sum, 0, 0});
 }
 
+/* What blocks make of the left factor of an outer contraction, which is computed: it is rounded to the type of the right
+ * one. */
+static uint32_t rounded(sx_reference *r, const sx_instr *in, uint32_t x)
+{
+    const sx_instr *left = &r->body->instr[in->x], *right = &r->body->instr[in->y];
+    if (!r->facts.rounds || left->kind == SX_BODY_ARG || left->dtype == right->dtype) {
+        return x;
+    }
+    sx_loop_step step = {.op = SX_OP_CONVERT, .from = SX_F32, .to = right->dtype};
+    return sx_reference_typed(r, &step, (const uint32_t[]){x, 0, 0});
+}
+
 uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
 {
     sx_algebra *g = r->g;
@@ -93,7 +105,7 @@ uint32_t sx_reference_dot(sx_reference *r, const sx_instr *in)
     uint32_t dims = sx_reference_summed(r, in);
     uint32_t hole = sx_reference_hole(r);
     enter(r, dims, saved);
-    uint32_t x = sx_reference_value(r, in->x);
+    uint32_t x = rounded(r, in, sx_reference_value(r, in->x));
     uint32_t y = sx_reference_value(r, in->y);
     uint32_t next;
     if (sx_dtype_class_of(in->dtype) == SX_CLASS_FLOAT) {

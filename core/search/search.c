@@ -305,8 +305,8 @@ static sx_code search(sx_search_space *space)
     sx_search_result *result = space->result;
     switch (space->a->kind) {
     case SX_KERNEL_DOT: SX_TRY(search_contractions(space)); break;
-    case SX_KERNEL_ONLINE: SX_TRY(search_online(space)); break;
-    case SX_KERNEL_NESTED: SX_TRY(sx_search_online(space)); break;
+    case SX_KERNEL_ONLINE:
+    case SX_KERNEL_NESTED: SX_TRY(search_online(space)); break;
     case SX_KERNEL_MAP:
     case SX_KERNEL_ROW: SX_TRY(sx_search_rows(space)); break;
     }
@@ -324,7 +324,7 @@ static sx_code search_rest(sx_search_space *space)
     others.keep = result->keep - result->best_count;
     others.more = false;
     space->result = &others;
-    bool online = space->a->kind == SX_KERNEL_ONLINE;
+    bool online = space->a->kind == SX_KERNEL_ONLINE || space->a->kind == SX_KERNEL_NESTED;
     sx_code code = online ? sx_search_online(space) : sx_search_dot(space);
     space->result = result;
     if (code != SX_OK) {
