@@ -1,41 +1,12 @@
-#include "core/optimize/fuse.h"
+#include "core/optimize/fuser.h"
 
 #include <string.h>
-
-#include "core/fuse/fuse.h"
 
 #define SCRATCH_BYTES ((size_t)64 << 20)
 #define STEP_WORK \
     64u /* of a step on a small body; numbering values goes with the square of its length */
 
-typedef struct {
-    uint32_t node[SX_FUSE_FORMS];
-    uint32_t count;
-} forms;
-
-typedef struct {
-    sx_ctx *cx;
-    sx_ctx scratch; /* bodies on the way, gone after each class; what is kept is interned in cx */
-    sx_tensors *t;
-    const uint32_t *choice;
-    const bool *enabled;
-    sx_fuse_pairs *pairs;
-    sx_fuse_steps *steps;
-    uint64_t *count;
-    uint64_t work;
-    uint32_t *readers; /* per class: operations that read it, through views */
-    forms *form;       /* per class */
-} fuser;
-
-/* A kernel while it grows. */
-typedef struct {
-    uint32_t node;
-    const sx_attr *attr; /* of the node */
-    uint32_t child[SX_FUSED_ARGS_MAX];
-    uint32_t count;
-} kernel;
-
-static sx_code pair(fuser *f, uint32_t from, uint32_t to, uint32_t producer, uint32_t rule)
+static sx_code pair(sx_fuser *f, uint32_t from, uint32_t to, uint32_t producer, uint32_t rule)
 {
     sx_fuse_pairs *p = f->pairs;
     f->count[rule]++;
@@ -47,9 +18,9 @@ static sx_code pair(fuser *f, uint32_t from, uint32_t to, uint32_t producer, uin
     return SX_OK;
 }
 
-static kernel kernel_of(const fuser *f, uint32_t node)
+static sx_fuser_kernel kernel_of(const sx_fuser *f, uint32_t node)
 {
-    kernel k = {.node = node, .attr = sx_tensors_attr(f->t, node)};
+    sx_fuser_kernel k = {.node = node, .attr = sx_tensors_attr(f->t, node)};
     k.count = f->t->eg.node[node].arity;
     SX_ASSERT(k.count <= SX_FUSED_ARGS_MAX && k.attr->body != NULL);
     for (uint32_t a = 0; a < k.count; a++) {
@@ -58,15 +29,15 @@ static kernel kernel_of(const fuser *f, uint32_t node)
     return k;
 }
 
-static sx_kernel_kind kind_of(const fuser *f, uint32_t node)
+static sx_kernel_kind kind_of(const sx_fuser *f, uint32_t node)
 {
     return sx_body_kernel_kind(sx_tensors_attr(f->t, node)->body);
 }
 
 /* The kernel, with `producer` (or SX_EG_NONE) inside, becomes the one with this attribute and these children,
  * if it is well-typed and of the same type. */
-static sx_code advance(fuser *f, kernel *k, uint32_t attr, const uint32_t *child, uint32_t count,
-                       uint32_t producer, uint32_t rule, bool *taken)
+sx_code sx_fuser_advance(sx_fuser *f, sx_fuser_kernel *k, uint32_t attr, const uint32_t *child,
+                         uint32_t count, uint32_t producer, uint32_t rule, bool *taken)
 {
     uint32_t node;
     *taken = false;
@@ -90,8 +61,8 @@ static sx_code advance(fuser *f, kernel *k, uint32_t attr, const uint32_t *child
 
 /* What came of a step that was not tried before: the attribute that was made, none where `ok` is false or the code
  * means "not this one". */
-static sx_code remember(fuser *f, const sx_fuse_step *step, sx_code code, bool ok,
-                        const sx_attr *attr, uint32_t *result)
+sx_code sx_fuser_remember(sx_fuser *f, const sx_fuse_step *step, sx_code code, bool ok,
+                          const sx_attr *attr, uint32_t *result)
 {
     *result = SX_FUSE_NO_STEP;
     if (code == SX_OK && ok) {
@@ -107,17 +78,17 @@ static sx_code remember(fuser *f, const sx_fuse_step *step, sx_code code, bool o
     return sx_fuse_steps_put(f->cx, f->steps, step, *result);
 }
 
-static uint32_t attr_of(const fuser *f, uint32_t node)
+static uint32_t attr_of(const sx_fuser *f, uint32_t node)
 {
     return f->t->eg.node[node].attr;
 }
 
-static uint32_t type_of(const fuser *f, uint32_t class_)
+static uint32_t type_of(const sx_fuser *f, uint32_t class_)
 {
     return sx_tensors_fact(f->t, class_)->type;
 }
 
-static uint32_t without(const kernel *k, uint32_t a, uint32_t *child)
+static uint32_t without(const sx_fuser_kernel *k, uint32_t a, uint32_t *child)
 {
     uint32_t count = 0;
     for (uint32_t i = 0; i < k->count; i++) {
@@ -128,7 +99,7 @@ static uint32_t without(const kernel *k, uint32_t a, uint32_t *child)
     return count;
 }
 
-static sx_code try_value(fuser *f, kernel *k, uint32_t a, bool *taken)
+sx_code sx_fuser_value(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, bool *taken)
 {
     *taken = false;
     const sx_fact *fact = sx_tensors_fact(f->t, k->child[a]);
@@ -141,11 +112,11 @@ static sx_code try_value(fuser *f, kernel *k, uint32_t a, bool *taken)
     if (!sx_fuse_steps_find(f->steps, &step, &result)) {
         sx_attr attr;
         sx_code code = sx_fused_inline_splat(&f->scratch, k->attr, a, fact->value, &attr);
-        SX_TRY(remember(f, &step, code, true, &attr, &result));
+        SX_TRY(sx_fuser_remember(f, &step, code, true, &attr, &result));
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count = without(k, a, child);
-    return advance(f, k, result, child, count, SX_EG_NONE, SX_RULE_FUSE_VALUE, taken);
+    return sx_fuser_advance(f, k, result, child, count, SX_EG_NONE, SX_RULE_FUSE_VALUE, taken);
 }
 
 static bool is_view(sx_op op)
@@ -154,7 +125,7 @@ static bool is_view(sx_op op)
 }
 
 /* The view that a class is: of one that was not chosen, because attention was not, a view of what was. */
-static uint32_t view_form(const fuser *f, uint32_t class_)
+static uint32_t view_form(const sx_fuser *f, uint32_t class_)
 {
     const sx_eg *eg = &f->t->eg;
     uint32_t chosen = f->choice[class_];
@@ -172,10 +143,9 @@ static uint32_t view_form(const fuser *f, uint32_t class_)
     return SX_EG_NONE;
 }
 
-static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
+sx_code sx_fuser_view(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, uint32_t producer, bool *taken)
 {
     *taken = false;
-    uint32_t producer = view_form(f, k->child[a]);
     if (producer == SX_EG_NONE || !is_view(sx_tensors_op(f->t, producer)) ||
         !f->enabled[SX_RULE_FUSE_VIEW]) {
         return SX_OK;
@@ -193,15 +163,15 @@ static sx_code try_view(fuser *f, kernel *k, uint32_t a, bool *taken)
         sx_code code = sx_fused_absorb_view(
             &f->scratch, k->attr, a, op, sx_tensors_attr(f->t, producer),
             sx_tensors_type(f->t, source), sx_tensors_type(f->t, k->child[a]), &attr, &ok);
-        SX_TRY(remember(f, &step, code, ok, &attr, &result));
+        SX_TRY(sx_fuser_remember(f, &step, code, ok, &attr, &result));
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     memcpy(child, k->child, sizeof(child));
     child[a] = source;
-    return advance(f, k, result, child, k->count, producer, SX_RULE_FUSE_VIEW, taken);
+    return sx_fuser_advance(f, k, result, child, k->count, producer, SX_RULE_FUSE_VIEW, taken);
 }
 
-static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
+sx_code sx_fuser_same(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, bool *taken)
 {
     *taken = false;
     for (uint32_t b = 0; b < a && !*taken && f->enabled[SX_RULE_FUSE_SAME]; b++) {
@@ -214,26 +184,29 @@ static sx_code try_same(fuser *f, kernel *k, uint32_t a, bool *taken)
             sx_attr attr;
             bool ok = false;
             sx_code code = sx_fused_merge_args(&f->scratch, k->attr, b, a, &attr, &ok);
-            SX_TRY(remember(f, &step, code, ok, &attr, &result));
+            SX_TRY(sx_fuser_remember(f, &step, code, ok, &attr, &result));
         }
         uint32_t child[SX_FUSED_ARGS_MAX];
         uint32_t count = without(k, a, child);
-        SX_TRY(advance(f, k, result, child, count, SX_EG_NONE, SX_RULE_FUSE_SAME, taken));
+        SX_TRY(sx_fuser_advance(f, k, result, child, count, SX_EG_NONE, SX_RULE_FUSE_SAME, taken));
     }
     return SX_OK;
 }
 
 /* Kernel `producer` computed inside `k` where argument a was read. */
-static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bool *taken)
+sx_code sx_fuser_inline(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, uint32_t producer, bool *taken)
 {
     *taken = false;
     sx_kernel_kind kind = kind_of(f, producer);
     bool is_scores =
         kind == SX_KERNEL_DOT && sx_body_kernel_kind(k->attr->body) == SX_KERNEL_ONLINE;
+    sx_kernel_kind outer = sx_body_kernel_kind(k->attr->body);
+    bool is_nested = kind == SX_KERNEL_DOT && (outer == SX_KERNEL_DOT || outer == SX_KERNEL_NESTED);
     uint32_t rule = kind == SX_KERNEL_MAP ? SX_RULE_FUSE_PRODUCER
                     : is_scores           ? SX_RULE_FUSE_SCORES
+                    : is_nested           ? SX_RULE_FUSE_NESTED
                                           : SX_RULE_FUSE_EPILOGUE;
-    kernel inner = kernel_of(f, producer);
+    sx_fuser_kernel inner = kernel_of(f, producer);
     if (!f->enabled[rule] || k->count - 1 + inner.count > SX_FUSED_ARGS_MAX) {
         return SX_OK;
     }
@@ -245,19 +218,19 @@ static sx_code try_inline(fuser *f, kernel *k, uint32_t a, uint32_t producer, bo
         bool ok = false;
         sx_code code = sx_fused_inline(&f->scratch, k->attr, a, inner.attr,
                                        sx_tensors_type(f->t, k->child[a]), &attr, &ok);
-        SX_TRY(remember(f, &step, code, ok, &attr, &result));
+        SX_TRY(sx_fuser_remember(f, &step, code, ok, &attr, &result));
     }
     uint32_t child[SX_FUSED_ARGS_MAX];
     uint32_t count = without(k, a, child);
     memcpy(&child[count], inner.child, inner.count * sizeof(*child));
-    return advance(f, k, result, child, count + inner.count, producer, rule, taken);
+    return sx_fuser_advance(f, k, result, child, count + inner.count, producer, rule, taken);
 }
 
 /* The elementwise kernel of a class that may be computed by its readers, or SX_EG_NONE. One that reads nothing, as an
  * iota, is made of positions for less than it takes to read it. */
-static uint32_t map_form(const fuser *f, uint32_t class_, uint32_t readers_max)
+static uint32_t map_form(const sx_fuser *f, uint32_t class_, uint32_t readers_max)
 {
-    const forms *list = &f->form[class_];
+    const sx_fuser_forms *list = &f->form[class_];
     bool reads = sx_tensors_fact(f->t, class_)->is_weight != 0 || f->readers[class_] > readers_max;
     for (uint32_t i = 0; i < list->count; i++) {
         const sx_body *body = sx_tensors_attr(f->t, list->node[i])->body;
@@ -272,29 +245,29 @@ static uint32_t map_form(const fuser *f, uint32_t class_, uint32_t readers_max)
 
 /* Takes every step that wins; elementwise producers with at most `readers_max` readers (0: none) are computed
  * in place. */
-static sx_code grow(fuser *f, kernel *k, uint32_t readers_max)
+sx_code sx_fuser_grow(sx_fuser *f, sx_fuser_kernel *k, uint32_t readers_max)
 {
     uint32_t a = 0;
     while (a < k->count) {
         bool taken;
-        SX_TRY(try_value(f, k, a, &taken));
+        SX_TRY(sx_fuser_value(f, k, a, &taken));
         if (!taken) {
-            SX_TRY(try_view(f, k, a, &taken));
+            SX_TRY(sx_fuser_view(f, k, a, view_form(f, k->child[a]), &taken));
         }
         if (!taken) {
-            SX_TRY(try_same(f, k, a, &taken));
+            SX_TRY(sx_fuser_same(f, k, a, &taken));
         }
         uint32_t producer =
             taken || readers_max == 0 ? SX_EG_NONE : map_form(f, k->child[a], readers_max);
         if (producer != SX_EG_NONE) {
-            SX_TRY(try_inline(f, k, a, producer, &taken));
+            SX_TRY(sx_fuser_inline(f, k, a, producer, &taken));
         }
         a += taken ? 0 : 1;
     }
     return SX_OK;
 }
 
-static void keep(forms *list, uint32_t node)
+void sx_fuser_keep(sx_fuser_forms *list, uint32_t node)
 {
     for (uint32_t i = 0; i < list->count; i++) {
         if (list->node[i] == node) {
@@ -307,7 +280,7 @@ static void keep(forms *list, uint32_t node)
 }
 
 /* Attention in one kernel that reads bf16 or f16 as they lie, found in a pass before. */
-static bool is_narrow_attention(const fuser *f, uint32_t n)
+static bool is_narrow_attention(const sx_fuser *f, uint32_t n)
 {
     const sx_eg_node *node = &f->t->eg.node[n];
     bool narrow = false;
@@ -322,12 +295,9 @@ static bool is_narrow_attention(const fuser *f, uint32_t n)
     return narrow;
 }
 
-/* The kernel of a class whose elements are made of their positions alone, as a causal mask is, or of what is: where it
- * is only read, nothing is known of its elements. Or SX_EG_NONE. */
-#define POSITIONS_DEPTH 4u
-static uint32_t positions_form(const fuser *f, uint32_t class_, uint32_t depth)
+uint32_t sx_fuser_positions(const sx_fuser *f, uint32_t class_, uint32_t depth)
 {
-    const forms *list = &f->form[class_];
+    const sx_fuser_forms *list = &f->form[class_];
     for (uint32_t i = 0; i < list->count && sx_tensors_fact(f->t, class_)->is_weight != 0; i++) {
         uint32_t node = list->node[i], arity = f->t->eg.node[node].arity;
         const sx_body *body = sx_tensors_attr(f->t, node)->body;
@@ -335,7 +305,7 @@ static uint32_t positions_form(const fuser *f, uint32_t class_, uint32_t depth)
                     body->instr_count <= SX_FUSE_REPEATED_MAX;
         for (uint32_t k = 0; k < arity && made; k++) {
             uint32_t child = sx_eg_child(&f->t->eg, node, k);
-            made = positions_form(f, child, depth - 1) != SX_EG_NONE;
+            made = sx_fuser_positions(f, child, depth - 1) != SX_EG_NONE;
         }
         if (made) {
             return node;
@@ -346,36 +316,36 @@ static uint32_t positions_form(const fuser *f, uint32_t class_, uint32_t depth)
 
 /* Attention of narrow floats, which matrix instructions multiply, with all that is made of positions computed in place;
  * it stands beside the one that reads it. Lanes gain nothing by that. */
-static sx_code add_positions(fuser *f, const kernel *k, forms *list)
+static sx_code add_positions(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list)
 {
-    kernel joined = *k;
+    sx_fuser_kernel joined = *k;
     bool any = false;
     if (!is_narrow_attention(f, k->node)) {
         return SX_OK;
     }
     for (uint32_t a = 0; a < joined.count;) {
-        uint32_t producer = positions_form(f, joined.child[a], POSITIONS_DEPTH);
+        uint32_t producer = sx_fuser_positions(f, joined.child[a], SX_FUSER_POSITIONS_DEPTH);
         bool taken = false;
         if (producer != SX_EG_NONE) {
-            SX_TRY(try_inline(f, &joined, a, producer, &taken));
+            SX_TRY(sx_fuser_inline(f, &joined, a, producer, &taken));
         }
         any = any || taken;
         a += taken ? 0 : 1;
     }
     if (any) {
-        keep(list, joined.node);
+        sx_fuser_keep(list, joined.node);
     }
     return SX_OK;
 }
 
 /* The kernel as an epilogue of each contraction or row kernel that only it reads. */
-static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
+static sx_code add_epilogues(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list)
 {
     if (sx_body_kernel_kind(k->attr->body) != SX_KERNEL_MAP) {
         return SX_OK;
     }
     for (uint32_t a = 0; a < k->count; a++) {
-        const forms *producers = &f->form[k->child[a]];
+        const sx_fuser_forms *producers = &f->form[k->child[a]];
         if (f->readers[k->child[a]] != 1 || sx_tensors_fact(f->t, k->child[a])->is_weight != 0) {
             continue;
         }
@@ -383,12 +353,12 @@ static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
             if (kind_of(f, producers->node[i]) == SX_KERNEL_MAP) {
                 continue;
             }
-            kernel joined = *k;
+            sx_fuser_kernel joined = *k;
             bool taken;
-            SX_TRY(try_inline(f, &joined, a, producers->node[i], &taken));
+            SX_TRY(sx_fuser_inline(f, &joined, a, producers->node[i], &taken));
             if (taken) {
-                SX_TRY(grow(f, &joined, 0));
-                keep(list, joined.node);
+                SX_TRY(sx_fuser_grow(f, &joined, 0));
+                sx_fuser_keep(list, joined.node);
             }
         }
     }
@@ -397,11 +367,11 @@ static sx_code add_epilogues(fuser *f, const kernel *k, forms *list)
 
 /* The kernel, an online sum, with its scores computed inside. What stood between them and the sum was computed
  * in place before. */
-static sx_code add_scores(fuser *f, const kernel *k, forms *list)
+static sx_code add_scores(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list)
 {
     for (uint32_t a = 0; a < k->count; a++) {
         uint32_t class_ = k->child[a];
-        const forms *producers = &f->form[class_];
+        const sx_fuser_forms *producers = &f->form[class_];
         if (f->readers[class_] != 1 || sx_tensors_fact(f->t, class_)->is_weight != 0) {
             continue;
         }
@@ -409,15 +379,16 @@ static sx_code add_scores(fuser *f, const kernel *k, forms *list)
             if (kind_of(f, producers->node[i]) != SX_KERNEL_DOT) {
                 continue;
             }
-            kernel joined = *k;
+            sx_fuser_kernel joined = *k;
             bool taken;
-            SX_TRY(try_inline(f, &joined, a, producers->node[i], &taken));
+            SX_TRY(sx_fuser_inline(f, &joined, a, producers->node[i], &taken));
             if (taken) {
-                SX_TRY(grow(f, &joined, 0));
-                keep(list, joined.node);
-                kernel widened = joined; /* queries, keys and values as they lie in memory */
-                SX_TRY(grow(f, &widened, SX_FUSE_READERS_MAX));
-                keep(list, widened.node);
+                SX_TRY(sx_fuser_grow(f, &joined, 0));
+                sx_fuser_keep(list, joined.node);
+                sx_fuser_kernel widened =
+                    joined; /* queries, keys and values as they lie in memory */
+                SX_TRY(sx_fuser_grow(f, &widened, SX_FUSE_READERS_MAX));
+                sx_fuser_keep(list, widened.node);
                 SX_TRY(add_positions(f, &widened, list));
             }
         }
@@ -426,7 +397,7 @@ static sx_code add_scores(fuser *f, const kernel *k, forms *list)
 }
 
 /* One operation as a kernel: lifted, or as it is if it is one already. */
-static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
+sx_code sx_fuser_lift(sx_fuser *f, uint32_t n, sx_fuser_kernel *k, bool *ok)
 {
     *ok = false;
     sx_tensors *t = f->t;
@@ -452,22 +423,22 @@ static sx_code lift_node(fuser *f, uint32_t n, kernel *k, bool *ok)
         sx_attr attr;
         sx_code code = sx_fused_lift(&f->scratch, op, sx_tensors_attr(t, n), input, arity,
                                      sx_tensors_type(t, n), &attr);
-        SX_TRY(remember(f, &step, code, true, &attr, &result));
+        SX_TRY(sx_fuser_remember(f, &step, code, true, &attr, &result));
     }
     k->node = n;
-    return advance(f, k, result, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
+    return sx_fuser_advance(f, k, result, k->child, arity, SX_EG_NONE, SX_RULE_LIFT, ok);
 }
 
 /* A sum of weights without values, lifted as a row kernel before: as an online sum too, which can take in its
  * scores. */
-static sx_code add_online(fuser *f, uint32_t n, forms *list)
+static sx_code add_online(sx_fuser *f, uint32_t n, sx_fuser_forms *list)
 {
     sx_tensors *t = f->t;
     if (sx_tensors_op(t, n) != SX_OP_ONLINE_DOT || t->eg.node[n].arity != 1 ||
         !f->enabled[SX_RULE_LIFT]) {
         return SX_OK;
     }
-    kernel k = {.node = n, .count = 1, .child = {sx_eg_child(&t->eg, n, 0)}};
+    sx_fuser_kernel k = {.node = n, .count = 1, .child = {sx_eg_child(&t->eg, n, 0)}};
     const sx_fuse_step step = {SX_RULE_LIFT, n, 1, {0}};
     uint32_t result;
     bool taken;
@@ -476,11 +447,11 @@ static sx_code add_online(fuser *f, uint32_t n, forms *list)
         sx_code code =
             sx_fused_lift_online(&f->scratch, sx_tensors_attr(t, n), sx_tensors_type(t, k.child[0]),
                                  1, sx_tensors_type(t, n), &attr);
-        SX_TRY(remember(f, &step, code, true, &attr, &result));
+        SX_TRY(sx_fuser_remember(f, &step, code, true, &attr, &result));
     }
-    SX_TRY(advance(f, &k, result, k.child, 1, SX_EG_NONE, SX_RULE_LIFT, &taken));
+    SX_TRY(sx_fuser_advance(f, &k, result, k.child, 1, SX_EG_NONE, SX_RULE_LIFT, &taken));
     if (taken) {
-        SX_TRY(grow(f, &k, 1));
+        SX_TRY(sx_fuser_grow(f, &k, 1));
         SX_TRY(add_scores(f, &k, list));
     }
     return SX_OK;
@@ -488,7 +459,7 @@ static sx_code add_online(fuser *f, uint32_t n, forms *list)
 
 /* Is the class a tensor of two bytes that was widened, seen through views? */
 #define VIEWS_MAX 8
-static bool is_widened(const fuser *f, uint32_t class_)
+static bool is_widened(const sx_fuser *f, uint32_t class_)
 {
     for (uint32_t i = 0; i < VIEWS_MAX && view_form(f, class_) != SX_EG_NONE; i++) {
         uint32_t n = view_form(f, class_);
@@ -507,24 +478,24 @@ static bool is_widened(const fuser *f, uint32_t class_)
 
 /* Attention whose values were widened, where contractions and a softmax were chosen: by itself an online sum reads its
  * scores from memory and is dear, with its scores and factors of two bytes inside it may be the cheapest. */
-static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
+static sx_code add_attention(sx_fuser *f, uint32_t class_, sx_fuser_forms *list)
 {
     const sx_eg *eg = &f->t->eg;
     uint32_t chosen = f->choice[class_];
     uint32_t first = chosen != SX_EG_NONE ? chosen : class_, n = first;
     do {
         if (n != chosen && is_narrow_attention(f, n)) {
-            keep(list, n);
+            sx_fuser_keep(list, n);
         }
         const sx_attr *attr = sx_tensors_attr(f->t, n);
         bool other = n != chosen && eg->node[n].dead == 0 &&
                      sx_tensors_op(f->t, n) == SX_OP_ONLINE_DOT && eg->node[n].arity == 2;
         if (other && attr->form == 1 && is_widened(f, sx_eg_child(eg, n, 1))) {
-            kernel k;
+            sx_fuser_kernel k;
             bool ok;
-            SX_TRY(lift_node(f, n, &k, &ok));
+            SX_TRY(sx_fuser_lift(f, n, &k, &ok));
             if (ok) {
-                SX_TRY(grow(f, &k, 1));
+                SX_TRY(sx_fuser_grow(f, &k, 1));
                 SX_TRY(add_scores(f, &k, list));
             }
             return SX_OK;
@@ -536,7 +507,7 @@ static sx_code add_attention(fuser *f, uint32_t class_, forms *list)
 
 /* The same where a contraction was chosen that attention is a view of: its result is turned, that of an online sum is
  * not. */
-static sx_code add_turned_attention(fuser *f, uint32_t class_)
+static sx_code add_turned_attention(sx_fuser *f, uint32_t class_)
 {
     const sx_eg *eg = &f->t->eg;
     uint32_t chosen = f->choice[class_];
@@ -550,23 +521,23 @@ static sx_code add_turned_attention(fuser *f, uint32_t class_)
     return SX_OK;
 }
 
-static sx_code fuse_class(fuser *f, uint32_t class_)
+static sx_code fuse_class(sx_fuser *f, uint32_t class_)
 {
-    kernel base;
+    sx_fuser_kernel base;
     bool ok;
-    forms *list = &f->form[class_];
-    SX_TRY(lift_node(f, f->choice[class_], &base, &ok));
+    sx_fuser_forms *list = &f->form[class_];
+    SX_TRY(sx_fuser_lift(f, f->choice[class_], &base, &ok));
     if (!ok) {
         return SX_OK;
     }
     /* row kernels pay for what they compute in place: both ways stand */
-    kernel single = base;
-    SX_TRY(grow(f, &single, 1));
-    keep(list, single.node);
+    sx_fuser_kernel single = base;
+    SX_TRY(sx_fuser_grow(f, &single, 1));
+    sx_fuser_keep(list, single.node);
     if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_ROW) {
-        kernel bare = base;
-        SX_TRY(grow(f, &bare, 0));
-        keep(list, bare.node);
+        sx_fuser_kernel bare = base;
+        SX_TRY(sx_fuser_grow(f, &bare, 0));
+        sx_fuser_keep(list, bare.node);
     }
     if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_ONLINE) {
         SX_TRY(add_scores(f, &single, list));
@@ -575,19 +546,20 @@ static sx_code fuse_class(fuser *f, uint32_t class_)
     SX_TRY(add_attention(f, class_, list));
     if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_DOT) {
         SX_TRY(add_turned_attention(f, class_));
+        SX_TRY(sx_fuser_nest(f, &single, list));
     }
     SX_TRY(add_epilogues(f, &single, list));
-    kernel repeated = single;
-    SX_TRY(grow(f, &repeated, SX_FUSE_READERS_MAX));
+    sx_fuser_kernel repeated = single;
+    SX_TRY(sx_fuser_grow(f, &repeated, SX_FUSE_READERS_MAX));
     if (repeated.node != single.node) {
-        keep(list, repeated.node);
+        sx_fuser_keep(list, repeated.node);
         SX_TRY(add_epilogues(f, &repeated, list));
     }
     return SX_OK;
 }
 
 /* readers[c]: operations that read c, where a view of c counts as those that read the view. */
-static void count_readers(fuser *f, const uint32_t *order, uint32_t order_count,
+static void count_readers(sx_fuser *f, const uint32_t *order, uint32_t order_count,
                           const uint32_t *root, uint32_t root_count)
 {
     const sx_eg *eg = &f->t->eg;
@@ -614,15 +586,15 @@ sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_
                 sx_fuse_steps *steps, sx_fuse_pairs *pairs, uint64_t *count)
 {
     SX_ASSERT(order_count <= t->eg.node_count && root_count > 0);
-    fuser f = {.cx = cx,
-               .t = t,
-               .choice = choice,
-               .enabled = enabled,
-               .pairs = pairs,
-               .steps = steps,
-               .count = count};
+    sx_fuser f = {.cx = cx,
+                  .t = t,
+                  .choice = choice,
+                  .enabled = enabled,
+                  .pairs = pairs,
+                  .steps = steps,
+                  .count = count};
     f.readers = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
-    f.form = SX_NEW_ARRAY(cx, forms, t->eg.node_count);
+    f.form = SX_NEW_ARRAY(cx, sx_fuser_forms, t->eg.node_count);
     if (f.readers == NULL || f.form == NULL) {
         return cx->error.code;
     }

@@ -602,7 +602,8 @@ static sx_code argument_step(checker *c, sx_ctx *scratch, uint32_t a, bool *foun
 static sx_code check_fusion(checker *c)
 {
     bool inside = c->rule == SX_RULE_FUSE_VIEW || c->rule == SX_RULE_FUSE_PRODUCER ||
-                  c->rule == SX_RULE_FUSE_EPILOGUE || c->rule == SX_RULE_FUSE_SCORES;
+                  c->rule == SX_RULE_FUSE_EPILOGUE || c->rule == SX_RULE_FUSE_SCORES ||
+                  c->rule == SX_RULE_FUSE_NESTED;
     if (c->node_count != (inside ? 5u : 4u)) {
         return refuse(c, "another number of nodes than the rule has");
     }

@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+#define ONLINE_ATTRS \
+    (SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) | SX_A(rhs_contract) | SX_A(form))
+
 static bool contains(const sx_ints *list, int64_t value)
 {
     for (uint32_t i = 0; i < list->count; i++) {
@@ -181,10 +184,125 @@ sx_code sx_rule_softmax_product_divide(sx_rewrite *rw)
                : sx_rewrite_emit_binary(rw, SX_OP_MULTIPLY, rw->var[0], child[0]);
 }
 
-/* ---- one pass ---- */
+/* ---- gradients of attention: weights that are made again where they are read ---- */
 
-#define ONLINE_ATTRS \
-    (SX_A(lhs_batch) | SX_A(rhs_batch) | SX_A(lhs_contract) | SX_A(rhs_contract) | SX_A(form))
+/* Is the class of matched node `k` an operand of a contraction that keeps dimension `axis` of it? Of the weights of
+ * attention that is the gradient of the values. Asked to keep the graph small. */
+static bool is_contracted_without(const sx_rewrite *rw, uint32_t k, int64_t axis)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    const sx_eg *eg = &t->eg;
+    uint32_t class_ = sx_eg_find(eg, rw->node[k]);
+    for (uint32_t e = sx_eg_parent_first(eg, class_); e != SX_EG_LINK_END;
+         e = sx_eg_parent_next(eg, e)) {
+        uint32_t n = sx_eg_parent_node(eg, e);
+        const sx_attr *dot = sx_tensors_attr(t, n);
+        bool contracts = eg->node[n].dead == 0 && eg->node[n].op == SX_OP_DOT_GENERAL;
+        bool left = sx_eg_parent_slot(eg, e) == 0;
+        if (contracts && !contains(left ? &dot->lhs_contract : &dot->rhs_contract, axis)) {
+            return true;
+        }
+    }
+    return rw->unguarded || rw->open;
+}
+
+/* e^(x - m) / sum = e^(x - (m + log sum)).
+ * matched: divide, exponential, subtract, broadcast, reduce, broadcast, reduce */
+sx_code sx_rule_softmax_logarithm(sx_rewrite *rw)
+{
+    static const weights w = {
+        .exponential = 1, .max_repeat = 3, .max = 4, .sum_repeat = 5, .sum = 6};
+    sx_attr repeat = sx_rewrite_attr(rw, w.max_repeat);
+    sx_attr max = sx_rewrite_attr(rw, w.max);
+    sx_attr attr = {.present = ONLINE_ATTRS, .lhs_contract = max.dims, .form = 2};
+    uint32_t node;
+    if (!sx_type_is_real(sx_rewrite_type(rw, rw->node[0])) || !is_softmax(rw, &w) ||
+        max.dims.count != 1 || !is_contracted_without(rw, 0, max.dims.v[0])) {
+        return SX_OK;
+    }
+    SX_TRY(sx_rewrite_add(rw, SX_OP_ONLINE_DOT, &attr, &rw->var[1], 1, &node));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_BROADCAST, &repeat, &node, 1, &node));
+    uint32_t child[2] = {rw->var[1], node};
+    SX_TRY(sx_rewrite_add(rw, SX_OP_SUBTRACT, NULL, child, 2, &node));
+    return node == SX_EG_NONE ? SX_OK : sx_rewrite_emit_unary(rw, SX_OP_EXP, node);
+}
+
+/* Dimensions [first, first + count)? */
+static bool counts_up(const sx_ints *dims, uint32_t first, uint32_t count)
+{
+    bool same = dims->count == count;
+    for (uint32_t i = 0; i < dims->count; i++) {
+        same = same && dims->v[i] == (int64_t)(first + i);
+    }
+    return same;
+}
+
+/* Is there a contraction of p and v with this attribute? */
+static bool is_there(const sx_rewrite *rw, uint32_t p, uint32_t v, const sx_attr *attr)
+{
+    const sx_tensors *t = sx_rewrite_tensors(rw);
+    const sx_eg *eg = &t->eg;
+    for (uint32_t e = sx_eg_parent_first(eg, sx_eg_find(eg, p)); e != SX_EG_LINK_END;
+         e = sx_eg_parent_next(eg, e)) {
+        uint32_t n = sx_eg_parent_node(eg, e);
+        if (eg->node[n].op == SX_OP_DOT_GENERAL && sx_eg_parent_slot(eg, e) == 0 &&
+            sx_eg_child(eg, n, 1) == sx_eg_find(eg, v) &&
+            sx_attr_equal(sx_tensors_attr(t, n), attr)) {
+            return true;
+        }
+    }
+    return rw->unguarded || rw->open;
+}
+
+/* sum over j of p_ij (sum over d of g_id v_jd) = sum over d of g_id (sum over j of p_ij v_jd): with the output of
+ * attention, which is there, no sum over scores.
+ * names: e x g v; matched: reduce, multiply, divide, exponential, subtract, broadcast, reduce, broadcast, reduce,
+ * dot_general */
+sx_code sx_rule_softmax_dot_sum(sx_rewrite *rw)
+{
+    static const weights w = {
+        .exponential = 3, .max_repeat = 5, .max = 6, .sum_repeat = 7, .sum = 8};
+    sx_attr outer = sx_rewrite_attr(rw, 0);
+    sx_attr dot = sx_rewrite_attr(rw, 9);
+    uint32_t p = rw->node[2], g = rw->var[2], v = rw->var[3];
+    sx_type g_type = *sx_rewrite_type(rw, g);
+    uint32_t p_rank = sx_rewrite_type(rw, p)->rank, v_rank = sx_rewrite_type(rw, v)->rank;
+    uint32_t batch = dot.lhs_batch.count, columns = dot.lhs_contract.count;
+    uint32_t rows = g_type.rank - batch - columns, keys = p_rank - batch - rows;
+    /* g has [batch, rows, columns], and v what is left of its dimensions in this order for the keys */
+    if (!sx_type_is_real(&g_type) || !is_softmax(rw, &w) || outer.reducer != SX_SUM || keys == 0 ||
+        !counts_up(&outer.dims, batch + rows, keys) || !counts_up(&dot.lhs_batch, 0, batch) ||
+        !counts_up(&dot.lhs_contract, batch + rows, columns) || v_rank != batch + keys + columns) {
+        return SX_OK;
+    }
+    sx_attr of = {.present = dot.present, .lhs_batch = dot.lhs_batch, .rhs_batch = dot.rhs_batch};
+    for (uint32_t i = 1; i < columns; i++) { /* columns of the output are in ascending order */
+        if (dot.rhs_contract.v[i] <= dot.rhs_contract.v[i - 1]) {
+            return SX_OK;
+        }
+    }
+    for (uint32_t d = 0; d < v_rank; d++) {
+        if (!contains(&dot.rhs_batch, d) && !contains(&dot.rhs_contract, d)) {
+            of.lhs_contract.v[of.lhs_contract.count] = batch + rows + of.lhs_contract.count;
+            of.lhs_contract.count++;
+            of.rhs_contract.v[of.rhs_contract.count++] = d;
+        }
+    }
+    SX_ASSERT(of.rhs_contract.count == keys);
+    if (!is_there(rw, p, v, &of)) {
+        return SX_OK;
+    }
+    uint32_t child[2] = {p, v}, node;
+    sx_attr sum = {.present = outer.present, .reducer = SX_SUM, .dims = dot.lhs_contract};
+    SX_TRY(sx_rewrite_add(rw, SX_OP_DOT_GENERAL, &of, child, 2, &node));
+    child[0] = g;
+    child[1] = node;
+    SX_TRY(sx_rewrite_add(rw, SX_OP_MULTIPLY, NULL, child, 2, &node));
+    SX_TRY(sx_rewrite_add(rw, SX_OP_REDUCE, &sum, &node, 1, &node));
+    return sx_rewrite_emit(rw, node);
+}
+
+/* ---- one pass ---- */
 
 /* matched: the sum (a contraction or reduce), exponential, subtract, broadcast, reduce */
 sx_code sx_rule_online(sx_rewrite *rw)

@@ -201,6 +201,55 @@ static inline sx_code make_softmax_gradient(generator *g, bool sum, sx_node_id *
     return sx_build_reduce(g->cx, g->graph, SX_SUM, *id, &along, id);
 }
 
+/* Attention and its gradients: p, the weights of a softmax in steps, contracted along its rows; or the sum over keys of
+ * p and the gradient of it, beside the sums of the output over its columns, which has the same shape. */
+static inline sx_code make_attention_gradient(generator *g, bool sum, sx_node_id *id)
+{
+    uint32_t batch = draw(g, 3);
+    sx_type type[3] = {{.rank = batch + 2}}; /* of the scores, of the values, of the output */
+    type[0].dtype = draw(g, 2) == 0 ? SX_F64 : SX_F32;
+    for (uint32_t d = 0; d < batch + 2; d++) {
+        type[0].dim[d] = sx_dim_of(draw_extent(g));
+    }
+    type[1] = type[2] = type[0];
+    type[1].dim[batch] = type[0].dim[batch + 1];
+    type[1].dim[batch + 1] = type[2].dim[batch + 1] = sx_dim_of(draw_extent(g));
+    sx_node_id e, s, p, v, o, dp[2];
+    SX_TRY(make_weights(g, &type[0], batch + 1, &e, &s));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_DIVIDE, e, s, &p));
+    SX_TRY(fresh_parameter(g, &type[1], &v));
+    SX_TRY(fresh_parameter(g, &type[2], &o));
+    sx_attr dot = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+    dot.lhs_batch = dot.rhs_batch = (sx_ints){batch, {0, 1}};
+    dot.lhs_contract = dot.rhs_contract = (sx_ints){1, {batch}};
+    sx_node_id of_values[2] = {p, o};
+    if (!sum) {
+        return sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &dot, of_values, 2, id);
+    }
+    dp[0] = o;
+    dp[1] = v;
+    dot.lhs_contract = dot.rhs_contract = (sx_ints){1, {batch + 1}};
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &dot, dp, 2, &dp[0]));
+    of_values[1] = v;
+    dot.rhs_contract = (sx_ints){1, {batch}};
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_DOT_GENERAL, &dot, of_values, 2, &o));
+    SX_TRY(sx_build_binary(g->cx, g->graph, SX_OP_MULTIPLY, p, dp[0], &p));
+    const sx_ints last = {1, {batch + 1}};
+    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_SUM, p, &last, &p));
+    SX_TRY(sx_build_reduce(g->cx, g->graph, SX_SUM, o, &last, &o));
+    return sx_build_binary(g->cx, g->graph, SX_OP_ADD, p, o, id);
+}
+
+static inline sx_code make_weights_turned(generator *g, sx_node_id *id)
+{
+    return make_attention_gradient(g, false, id);
+}
+
+static inline sx_code make_weighted_sum(generator *g, sx_node_id *id)
+{
+    return make_attention_gradient(g, true, id);
+}
+
 static inline sx_code make_softmax_sum(generator *g, sx_node_id *id)
 {
     return make_softmax_gradient(g, true, id);
