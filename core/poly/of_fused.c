@@ -350,7 +350,7 @@ sx_code sx_poly_of_fused(sx_ctx *cx, const sx_analysis *a, const sx_schedule *sc
     if (a->refusal != NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "polyhedral program: %s", a->refusal);
     }
-    if (a->kind == SX_KERNEL_ONLINE) {
+    if (a->kind == SX_KERNEL_ONLINE || a->kind == SX_KERNEL_NESTED) {
         sx_poly_of_online(a, schedule, program);
         return SX_OK;
     }

@@ -1,17 +1,18 @@
-/* of_online.c - the statements of an online sum, their original order, and the schedule of core/loop/lower_online.c.
+/* of_online.c - the statements of an online sum or a nested contraction, their original order, and the schedule of
+ * core/loop/lower_keys.c.
  *
- * Dimensions that play the same part are one: batch, rows, columns, keys, inner. The scores are a contraction
- * over inner (I0, U1) and a program (E2); maximum, sum of weights and weighted values are one reduction over
- * the keys (I3, U4) of triples, whose operation is associative and commutative (core/rules/online.c),
- * kept in ascending order all the same; R5 is the rest of the program. Without a contraction I0 and U1 are not
- * there. */
+ * Dimensions that play the same part are one: batch, rows, columns, keys, inner. The scores are contractions over inner
+ * (I0, U1; I6, U7) and a program (E2); maximum, sum of weights and weighted values of an online sum are one reduction
+ * over the keys (I3, U4) of triples, whose operation is associative and commutative (core/rules/online.c), kept in
+ * ascending order all the same; of a nested contraction it is a plain sum. R5 is the rest of the program. Without a
+ * contraction I0 and U1 are not there. */
 #include "core/poly/of_online.h"
 
 #include <stdio.h>
 #include <string.h>
 
 enum { BATCH, ROWS, COLUMNS, KEYS, INNER, RANK };
-enum { ARRAY_SUMS, ARRAY_SCORES, ARRAY_TRIPLES, ARRAY_RESULT };
+enum { ARRAY_SUMS, ARRAY_OTHER_SUMS, ARRAY_SCORES, ARRAY_TRIPLES, ARRAY_RESULT };
 #define ROWS_SET (1u << BATCH | 1u << ROWS)
 
 typedef struct {
@@ -82,25 +83,32 @@ static void schedule(const builder *b, sx_poly_statement *statement, int64_t pha
     b->program->schedule_dims = TIMES;
 }
 
-static void add_scores(builder *b, bool has_dot)
+/* The products of number `product`. */
+static void add_product(builder *b, uint32_t product)
+{
+    uint32_t scores = ROWS_SET | 1u << KEYS, array = product == 0 ? ARRAY_SUMS : ARRAY_OTHER_SUMS;
+    sx_affine strip = along(KEYS, sx_schedule_step(b->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 1));
+    sx_poly_statement *clear = add(b, 'I', product == 0 ? 0 : 6, scores);
+    touch(clear, array, true, scores);
+    schedule(b, clear, 1, 0, (sx_affine[4]){strip, number(0), along(KEYS, 1), along(ROWS, 1)});
+    sx_poly_statement *update = add(b, 'U', product == 0 ? 1 : 7, scores | 1u << INNER);
+    update->reduction = true;
+    touch(update, array, true, scores);
+    touch(update, array, false, scores);
+    sx_affine inner = along(INNER, 1);
+    inner.constant = 1; /* after the initialisation */
+    schedule(b, update, 1, 0, (sx_affine[4]){strip, inner, along(KEYS, 1), along(ROWS, 1)});
+}
+
+static void add_scores(builder *b, uint32_t products)
 {
     uint32_t scores = ROWS_SET | 1u << KEYS;
-    sx_affine strip = along(KEYS, sx_schedule_step(b->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 1));
-    if (has_dot) {
-        sx_poly_statement *clear = add(b, 'I', 0, scores);
-        touch(clear, ARRAY_SUMS, true, scores);
-        schedule(b, clear, 1, 0, (sx_affine[4]){strip, number(0), along(KEYS, 1), along(ROWS, 1)});
-        sx_poly_statement *update = add(b, 'U', 1, scores | 1u << INNER);
-        update->reduction = true;
-        touch(update, ARRAY_SUMS, true, scores);
-        touch(update, ARRAY_SUMS, false, scores);
-        sx_affine inner = along(INNER, 1);
-        inner.constant = 1; /* after the initialisation */
-        schedule(b, update, 1, 0, (sx_affine[4]){strip, inner, along(KEYS, 1), along(ROWS, 1)});
+    for (uint32_t k = 0; k < products; k++) {
+        add_product(b, k);
     }
     sx_poly_statement *finish = add(b, 'E', 2, scores);
-    if (has_dot) {
-        touch(finish, ARRAY_SUMS, false, scores);
+    for (uint32_t k = 0; k < products; k++) {
+        touch(finish, k == 0 ? ARRAY_SUMS : ARRAY_OTHER_SUMS, false, scores);
     }
     touch(finish, ARRAY_SCORES, true, scores);
     schedule(b, finish, 1, 1, (sx_affine[4]){along(KEYS, 1), along(ROWS, 1), number(0), number(0)});
@@ -141,7 +149,7 @@ void sx_poly_of_online(const sx_analysis *a, const sx_schedule *schedule, sx_pol
     for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
         b.extent[part[r]] = a->extent[r];
     }
-    add_scores(&b, a->dot != SX_NO_INSTR);
+    add_scores(&b, a->product_count);
     add_sums(&b);
     program->order_dims = 1 + RANK;
     program->parallel = 3; /* batch and blocks of rows */

@@ -1,4 +1,5 @@
-/* of_online.h - the polyhedral program of an online sum (core/loop/lower_online.c); internal to core/poly. */
+/* of_online.h - the polyhedral program of an online sum or a nested contraction (core/loop/lower_keys.c); internal to
+ * core/poly. */
 #ifndef SX_CORE_POLY_OF_ONLINE_H
 #define SX_CORE_POLY_OF_ONLINE_H
 #include "core/poly/poly.h"

@@ -2,6 +2,7 @@
  * every kind. */
 #include "core/fuse/fuse.h"
 #include "tests/core/judge/try.h"
+#include "tests/core/loop/nested.h"
 
 #include "core/search/search.h"
 #include "tests/lib/net.h"
@@ -96,6 +97,31 @@ START_TEST(test_attention)
 }
 END_TEST
 
+/* Gradients of attention: 73, 145 and 361 keys would leave one behind the usual blocks, 65 leave one behind strips. */
+START_TEST(test_nested)
+{
+    sx_ctx cx;
+    sx_judge *judge;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    static const int64_t extent[][5] = {{3, 40, 100, 21, 1}, {1, 1, 1, 1, 1},
+                                        {2, 128, 73, 24, 2}, {2, 17, 145, 24, 3},
+                                        {1, 70, 361, 9, 2},  {1, 65, 65, 16, 2}};
+    for (uint32_t k = 0; k < SX_COUNT(extent); k++) {
+        for (uint32_t round = 0; round < 4; round++) {
+            const int64_t *e = extent[k];
+            nested_shape s = nested_gradient(e[0], e[1], e[2], e[3], round % 2 != 0);
+            s.extent[N_AROUND] = e[4];
+            s.causal = round > 1;
+            s.products = 1 + (k + round) % 2;
+            node n = nested_node(&cx, &s);
+            expect_candidates(&cx, judge, &n, "gradient of attention");
+        }
+    }
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 /* The node with its argument `a` as a slice of a larger tensor, every `stride`-th of the last dimension. */
 static node sliced(sx_ctx *cx, const node *reader, uint32_t a, int64_t stride)
 {
@@ -152,7 +178,7 @@ static void refuse_an_element_off(sx_ctx *cx, sx_judge *judge, const node *n, co
     }
 }
 
-/* Slices read by a map, row kernels, a contraction and an online sum. */
+/* Slices read by a map, row kernels, a contraction, an online sum and a nested contraction. */
 START_TEST(test_slices)
 {
     sx_ctx cx;
@@ -160,10 +186,15 @@ START_TEST(test_slices)
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
     ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
     static const int64_t extent[] = {2, 40, 100, 21, 9};
+    nested_shape gradient = nested_gradient(2, 40, 80, 9, true);
+    gradient.extent[N_AROUND] = 2;
     for (int64_t stride = 1; stride < 4; stride++) {
-        node nodes[] = {map_node(&cx, 5, 7, 40), row_node(&cx, SX_OP_SOFTMAX, 9, 70, 1),
+        node nodes[] = {map_node(&cx, 5, 7, 40),
+                        row_node(&cx, SX_OP_SOFTMAX, 9, 70, 1),
                         row_node(&cx, SX_OP_SOFTMAX, 9, 70, 0),
-                        dot_node(&cx, 33, 17, 50, SX_OP_RELU), attention_node(&cx, true, extent)};
+                        dot_node(&cx, 33, 17, 50, SX_OP_RELU),
+                        attention_node(&cx, true, extent),
+                        nested_node(&cx, &gradient)};
         for (uint32_t k = 0; k < SX_COUNT(nodes); k++) {
             node n = nodes[k];
             for (uint32_t a = 0; a < n.count; a++) {
@@ -206,6 +237,7 @@ int main(void)
     tcase_add_test(cases, test_dot);
     tcase_add_test(cases, test_row);
     tcase_add_test(cases, test_attention);
+    tcase_add_test(cases, test_nested);
     tcase_add_test(cases, test_slices);
     tcase_add_loop_test(cases, test_networks, 0, 3);
     suite_add_tcase(suite, cases);

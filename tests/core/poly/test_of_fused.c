@@ -1,6 +1,6 @@
 /* Statements and schedules of fused nodes: legal under every plan that the search returns; with a fault put
  * in, refused with the dependence that is violated. */
-#include "tests/core/loop/nodes.h"
+#include "tests/core/loop/nested.h"
 
 #include "core/poly/poly.h"
 #include "core/search/search.h"
@@ -62,6 +62,15 @@ static sx_search_result plans_of(sx_ctx *cx, const node *n, const char *target)
     return result;
 }
 
+/* The gradient of keys, or that of values. */
+static node nested(sx_ctx *cx, bool of_keys)
+{
+    nested_shape s = nested_gradient(2, 20, 90, 8, true);
+    s.extent[N_AROUND] = 2;
+    s.products = of_keys ? 2 : 1;
+    return nested_node(cx, &s);
+}
+
 static node make(sx_ctx *cx, uint32_t which)
 {
     switch (which) {
@@ -73,10 +82,12 @@ static node make(sx_ctx *cx, uint32_t which)
     case 5: return dot_node(cx, 64, 128, 96, SX_OP_RELU);
     case 6: return dot_node(cx, 1, 30, 5, SX_OP_GELU);
     case 7: return dot_node(cx, 31, 1, 17, SX_OP_TANH);
-    default: return online_node(cx, which == 8);
+    case 8:
+    case 9: return online_node(cx, which == 8);
+    default: return nested(cx, which == 10);
     }
 }
-#define NODES 10
+#define NODES 12
 
 START_TEST(test_plans_are_legal)
 {
@@ -225,33 +236,35 @@ START_TEST(test_reversed_sum)
 }
 END_TEST
 
-/* Statements of an online sum: keys on several threads, weights used before they are made, keys in descending order. */
+/* Statements of an online sum, and of a nested contraction: keys on several threads, weights used before they are made,
+ * keys in descending order, the second products made behind what reads them. */
 START_TEST(test_online_faults)
 {
     static const struct {
         char kind;
         uint32_t number, time;
-    } fault[] = {{'U', 4, 6}, {'E', 2, 4}, {'U', 4, 6}};
+    } fault[] = {{'U', 4, 6}, {'E', 2, 4}, {'U', 4, 6}, {'U', 7, 4}};
     sx_ctx cx;
     sx_ctx_init(&cx, SX_ARENA_DEFAULT);
-    node n = make(&cx, 8);
+    uint32_t which = (uint32_t)_i % SX_COUNT(fault);
+    node n = make(&cx, _i < 3 ? 8 : 10);
     sx_poly_program *program = program_of(&cx, &n);
     char name[8];
-    (void)snprintf(name, sizeof(name), "%c%u", fault[_i].kind, fault[_i].number);
+    (void)snprintf(name, sizeof(name), "%c%u", fault[which].kind, fault[which].number);
     sx_poly_statement *statement = NULL;
     for (uint32_t s = 0; s < program->statement_count; s++) {
         bool found = strcmp(program->statement[s].name, name) == 0;
         statement = found ? &program->statement[s] : statement;
     }
     ck_assert_ptr_nonnull(statement);
-    if (_i == 0) {
+    if (which == 0) {
         program->parallel |= 1u << 3; /* blocks of keys */
         refused(&cx, program, "between threads");
-    } else if (_i == 1) {
-        statement->schedule[fault[_i].time].constant = 3; /* after the values */
+    } else if (which != 2) {
+        statement->schedule[fault[which].time].constant = 3; /* after the values */
         refused(&cx, program, "violated dependence");
     } else {
-        statement->schedule[fault[_i].time].coef[3] = -1;
+        statement->schedule[fault[which].time].coef[3] = -1;
         refused(&cx, program, "violated dependence");
     }
     sx_ctx_fini(&cx);
@@ -291,7 +304,7 @@ int main(void)
     tcase_add_test(cases, test_epilogue_before_sum);
     tcase_add_loop_test(cases, test_passes_exchanged, 0, 2);
     tcase_add_test(cases, test_reversed_sum);
-    tcase_add_loop_test(cases, test_online_faults, 0, 3);
+    tcase_add_loop_test(cases, test_online_faults, 0, 7);
     tcase_add_loop_test(cases, test_quota, 0, (int)SX_COUNT(reducing));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
