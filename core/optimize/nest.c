@@ -191,6 +191,8 @@ static sx_code add_logarithm(sx_fuser *f, uint32_t n)
     if (taken) {
         SX_TRY(sx_fuser_grow(f, &k, 0));
         sx_fuser_keep(list, k.node);
+        SX_TRY(sx_fuser_grow(f, &k, SX_FUSE_READERS_MAX));
+        sx_fuser_keep(list, k.node);
     }
     return SX_OK;
 }
@@ -229,6 +231,9 @@ sx_code sx_fuser_nest(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *lis
         bool more;
         SX_TRY(add_contraction(f, &nested, x.class_, &more));
         SX_TRY(sx_fuser_grow(f, &nested, 0));
+        sx_fuser_keep(list, nested.node);
+        SX_TRY(sx_fuser_grow(f, &nested,
+                             SX_FUSE_READERS_MAX)); /* narrow operands as they lie in memory */
         sx_fuser_keep(list, nested.node);
         SX_TRY(add_logarithm(f, x.logarithm));
     }
