@@ -130,9 +130,13 @@ static sx_code add_contraction(sx_fuser *f, sx_fuser_kernel *k, uint32_t whole, 
         if (n != SX_EG_NONE && is_whole(f, k->child[a], whole)) {
             SX_TRY(sx_fuser_lift(f, n, &dot, &lifted));
         }
+        uint32_t bare = lifted ? dot.node : SX_EG_NONE;
         if (lifted) {
             SX_TRY(sx_fuser_grow(f, &dot, 0));
             SX_TRY(sx_fuser_inline(f, k, a, dot.node, taken));
+        }
+        if (lifted && !*taken && dot.node != bare) { /* without views that keep heads apart */
+            SX_TRY(sx_fuser_inline(f, k, a, bare, taken));
         }
     }
     return SX_OK;
@@ -159,6 +163,28 @@ static sx_code make_factor(sx_fuser *f, uint32_t class_, factor *x, bool *ok)
         a += taken ? 0 : 1;
     }
     return add_contraction(f, &x->kernel, class_, ok);
+}
+
+/* The kernel with operands of contractions that were widened read as they lie in memory. */
+static sx_code add_narrow(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list)
+{
+    sx_fuser_kernel narrow = *k;
+    uint32_t logarithm;
+    for (uint32_t a = 0; a < narrow.count;) {
+        uint32_t n = inner_form(f, narrow.child[a], &logarithm);
+        bool taken = n != SX_EG_NONE && sx_tensors_op(f->t, n) == SX_OP_CONVERT;
+        sx_fuser_kernel convert;
+        if (taken) {
+            SX_TRY(sx_fuser_lift(f, n, &convert, &taken));
+        }
+        if (taken) {
+            SX_TRY(sx_fuser_inline(f, &narrow, a, convert.node, &taken));
+        }
+        a += taken ? 0 : 1;
+    }
+    SX_TRY(sx_fuser_grow(f, &narrow, 0));
+    sx_fuser_keep(list, narrow.node);
+    return SX_OK;
 }
 
 /* The logarithms of sums, by an online sum with its scores inside. */
@@ -191,8 +217,7 @@ static sx_code add_logarithm(sx_fuser *f, uint32_t n)
     if (taken) {
         SX_TRY(sx_fuser_grow(f, &k, 0));
         sx_fuser_keep(list, k.node);
-        SX_TRY(sx_fuser_grow(f, &k, SX_FUSE_READERS_MAX));
-        sx_fuser_keep(list, k.node);
+        SX_TRY(add_narrow(f, &k, list));
     }
     return SX_OK;
 }
@@ -232,9 +257,7 @@ sx_code sx_fuser_nest(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *lis
         SX_TRY(add_contraction(f, &nested, x.class_, &more));
         SX_TRY(sx_fuser_grow(f, &nested, 0));
         sx_fuser_keep(list, nested.node);
-        SX_TRY(sx_fuser_grow(f, &nested,
-                             SX_FUSE_READERS_MAX)); /* narrow operands as they lie in memory */
-        sx_fuser_keep(list, nested.node);
+        SX_TRY(add_narrow(f, &nested, list));
         SX_TRY(add_logarithm(f, x.logarithm));
     }
     return SX_OK;
