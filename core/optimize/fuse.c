@@ -592,7 +592,8 @@ sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_
                   .enabled = enabled,
                   .pairs = pairs,
                   .steps = steps,
-                  .count = count};
+                  .count = count,
+                  .logarithms = sx_fuser_has_logarithms(t)};
     f.readers = SX_NEW_ARRAY(cx, uint32_t, t->eg.node_count);
     f.form = SX_NEW_ARRAY(cx, sx_fuser_forms, t->eg.node_count);
     if (f.readers == NULL || f.form == NULL) {

@@ -21,6 +21,7 @@ typedef struct {
     uint64_t work;
     uint32_t *readers;    /* per class: operations that read it, through views */
     sx_fuser_forms *form; /* per class */
+    bool logarithms;      /* sx_fuser_has_logarithms */
 } sx_fuser;
 
 /* A kernel while it grows. */
@@ -56,7 +57,9 @@ void sx_fuser_keep(sx_fuser_forms *list, uint32_t node);
 #define SX_FUSER_POSITIONS_DEPTH 4u
 uint32_t sx_fuser_positions(const sx_fuser *f, uint32_t class_, uint32_t depth);
 
-/* nest.c: contraction `k` as a nested one, where an operand is made of weights of attention that the logarithm of their
+/* nest.c: is there a logarithm of a sum of weights? If not, nothing is nested. */
+bool sx_fuser_has_logarithms(const sx_tensors *t);
+/* Contraction `k` as a nested one, where an operand is made of weights of attention that the logarithm of their
  * sum gives; with it the online sum that gives the logarithm. */
 sx_code sx_fuser_nest(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list);
 #endif

@@ -57,18 +57,45 @@ static bool is_step(sx_op op)
            (sx_op_is_elementwise(op) && !sx_op_is_composite(op));
 }
 
-/* How a class is made inside: as weights by the logarithm of their sum, which is told; as it was chosen; or, where it
- * was not, as one of its members. Or SX_EG_NONE. */
-static uint32_t inner_form(const sx_fuser *f, uint32_t class_, uint32_t *logarithm)
+/* The member of a class that is weights by the logarithm of their sum, which is told; or SX_EG_NONE. */
+static uint32_t weights_form(const sx_fuser *f, uint32_t class_, uint32_t *logarithm)
 {
-    uint32_t n = class_, first = SX_EG_NONE, chosen = f->choice[class_];
+    uint32_t n = class_;
     do {
         uint32_t sum = logarithm_of(f, n);
         if (sum != SX_EG_NONE) {
             *logarithm = sum;
             return n;
         }
+        n = sx_eg_member_next(&f->t->eg, n);
+    } while (n != class_);
+    return SX_EG_NONE;
+}
+
+/* Is a node a product with such weights? */
+static bool is_weighted(const sx_fuser *f, uint32_t n)
+{
+    const sx_eg *eg = &f->t->eg;
+    uint32_t logarithm;
+    return is_live(f, n, SX_OP_MULTIPLY) &&
+           (weights_form(f, sx_eg_child(eg, n, 0), &logarithm) != SX_EG_NONE ||
+            weights_form(f, sx_eg_child(eg, n, 1), &logarithm) != SX_EG_NONE);
+}
+
+/* How a class is made inside: as weights by the logarithm of their sum, which is told; as a product with such; as it
+ * was chosen; or, where it was not, as one of its members. Or SX_EG_NONE. */
+static uint32_t inner_form(const sx_fuser *f, uint32_t class_, uint32_t *logarithm)
+{
+    uint32_t n = class_, first = SX_EG_NONE, chosen = f->choice[class_];
+    uint32_t weights = weights_form(f, class_, logarithm);
+    if (weights != SX_EG_NONE) {
+        return weights;
+    }
+    do {
         bool usable = f->t->eg.node[n].dead == 0 && is_step(sx_tensors_op(f->t, n));
+        if (is_weighted(f, n)) {
+            return n;
+        }
         first = first == SX_EG_NONE && usable ? n : first;
         n = sx_eg_member_next(&f->t->eg, n);
     } while (n != class_);
@@ -236,13 +263,23 @@ static bool is_factor(const sx_body *body, uint32_t a)
     return found;
 }
 
+bool sx_fuser_has_logarithms(const sx_tensors *t)
+{
+    bool found = false;
+    for (uint32_t n = 0; n < t->eg.node_count && !found; n++) {
+        found = t->eg.node[n].op == SX_OP_ONLINE_DOT && t->eg.node[n].arity == 1 &&
+                sx_tensors_attr(t, n)->form == 2;
+    }
+    return found;
+}
+
 sx_code sx_fuser_nest(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list)
 {
     for (uint32_t a = 0; a < k->count; a++) {
         sx_fuser_kernel nested = *k;
         factor x;
         bool taken = false;
-        if (!f->enabled[SX_RULE_FUSE_NESTED] || !is_factor(k->attr->body, a)) {
+        if (!f->logarithms || !f->enabled[SX_RULE_FUSE_NESTED] || !is_factor(k->attr->body, a)) {
             continue;
         }
         SX_TRY(make_factor(f, k->child[a], &x, &taken));

@@ -21,7 +21,7 @@ static void teardown(void)
     sx_ctx_fini(&cx);
 }
 
-typedef enum { PLAIN, CAUSAL, MASKED, BF16, KINDS } kind;
+typedef enum { PLAIN, CAUSAL, MASKED, BF16, GROUPED, KINDS } kind;
 
 /* Attention with gradients for queries, keys and values: n queries, m keys, 3 heads of width d. */
 static const sx_graph *gradients(kind which, int64_t n, int64_t m, int64_t d)
@@ -31,9 +31,11 @@ static const sx_graph *gradients(kind which, int64_t n, int64_t m, int64_t d)
     sx_buf text;
     sx_buf_init(&text, 1 << 16);
     sx_buf_print(&text, "sx 1\ngraph \"attention\" {\n");
-    for (uint32_t k = 0; k < 3; k++) {
-        sx_buf_print(&text, "%%%s = parameter {name = \"%s\", weight = 0} : %s[2, 3, %lld, %lld]\n",
-                     parameter[k], parameter[k], dtype, (long long)(k == 0 ? n : m), (long long)d);
+    for (uint32_t k = 0; k < 3; k++) { /* a group of three heads has the same keys and values */
+        sx_buf_print(&text,
+                     "%%%s = parameter {name = \"%s\", weight = 0} : %s[2, %d, %lld, %lld]\n",
+                     parameter[k], parameter[k], dtype, which == GROUPED && k > 0 ? 1 : 3,
+                     (long long)(k == 0 ? n : m), (long long)d);
     }
     if (which == MASKED) {
         sx_buf_print(&text, "%%m = parameter {name = \"mask\", weight = 0} : f32[%lld, %lld]\n",
@@ -60,10 +62,18 @@ static const sx_graph *gradients(kind which, int64_t n, int64_t m, int64_t d)
                          parameter[k], (long long)(k == 0 ? n : m), (long long)d);
         }
     }
-    const char *wide = which == BF16 ? "32" : "";
-    sx_buf_print(&text,
-                 "%%y = attention(%%q%s, %%k%s, %%v%s%s) {scale = 0.25} : f32[2, 3, %lld, %lld]\n",
-                 wide, wide, wide, mask ? ", %w" : "", (long long)n, (long long)d);
+    for (uint32_t k = 1; k < 3 && which == GROUPED; k++) {
+        sx_buf_print(
+            &text,
+            "%%%sg = broadcast_in_dim(%%%s) {dims = [0, 1, 3, 4]} : f32[2, 1, 3, %lld, %lld]\n"
+            "%%%s32 = reshape(%%%sg) : f32[2, 3, %lld, %lld]\n",
+            parameter[k], parameter[k], (long long)m, (long long)d, parameter[k], parameter[k],
+            (long long)m, (long long)d);
+    }
+    const char *wide = which == BF16 || which == GROUPED ? "32" : "";
+    sx_buf_print(
+        &text, "%%y = attention(%%q%s, %%k%s, %%v%s%s) {scale = 0.25} : f32[2, 3, %lld, %lld]\n",
+        which == BF16 ? "32" : "", wide, wide, mask ? ", %w" : "", (long long)n, (long long)d);
     if (which == BF16) {
         sx_buf_print(&text, "%%o = convert(%%y) : bf16[2, 3, %lld, %lld]\n", (long long)n,
                      (long long)d);
