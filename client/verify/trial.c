@@ -870,7 +870,17 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
         }
         sx_schedule_online(&online, s);
         return;
-    case SX_KERNEL_NESTED: *s = *usual; return;
+    case SX_KERNEL_NESTED: /* blocks of keys are no part of its plan; none leaves a last key alone */
+        *s = *usual;
+        if (!sx_online_blocks_of(usual, &blocks)) {
+            online.keys = online.strip * (1 + (int64_t)sx_rng_below(rng, 8));
+            int64_t keys = a->keys == SX_NO_DIM ? 1 : a->view.extent[a->keys];
+            while (keys > online.keys && keys % online.keys == 1) {
+                online.keys += online.strip;
+            }
+            sx_schedule_online(&online, s);
+        }
+        return;
     }
 }
 

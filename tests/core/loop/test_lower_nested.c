@@ -1,6 +1,6 @@
-/* Contractions of contractions: against the interpreter, every plan with the same bits, rows with the same bits whatever
- * stands beside them, narrow factors, sums over the heads of a group, and machine code against the loop interpreter. The
- * judge proves every kernel that is run. */
+/* Contractions of contractions: against the interpreter, every plan with the same bits, rows with the same bits
+ * whatever stands beside them, narrow factors, sums over the heads of a group, and machine code against the loop
+ * interpreter. The judge proves every kernel that is run. */
 #include "tests/core/loop/nested.h"
 #include "tests/core/x64/machine.h"
 
@@ -58,9 +58,9 @@ static nested_shape random_shape(sx_rng *rng, uint32_t round)
     return s;
 }
 
-/* Scores and their counterparts lie between -1 and 1, so a weight is at most e^2 * 2 < 15 and so is an addend; each of the
- * roundings on the way to a sum (two chains of `inner`, about 32 of the program, one chain over the keys) moves it by
- * 2^-24 of that. */
+/* Scores and their counterparts lie between -1 and 1, so a weight is at most e^2 * 2 < 15 and so is an addend; each of
+ * the roundings on the way to a sum (two chains of `inner`, about 32 of the program, one chain over the keys) moves it
+ * by 2^-24 of that. */
 static double tolerance_of(const nested_shape *s)
 {
     double keys = (double)(s->extent[N_KEY] * s->extent[N_AROUND]);
