@@ -123,5 +123,5 @@ int sx_bench_attention(const sx_bench_options *options)
             return status;
         }
     }
-    return 0;
+    return sx_bench_recompute(options);
 }

@@ -19,7 +19,9 @@ static const bench table[] = {
     {"adamw", "a step of AdamW as one kernel with three results, against a kernel for each",
      sx_bench_adamw},
     {"attention",
-     "attention in steps as one kernel, against the same program without the rule, and onnxruntime",
+     "attention in steps as one kernel, against the same program without the rule, and "
+     "onnxruntime; with its "
+     "gradients by recomputation, against stored scores",
      sx_bench_attention},
     {"backward", "a block with its gradients for all weights, against JAX with the same threads",
      sx_bench_backward},

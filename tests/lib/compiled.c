@@ -15,6 +15,7 @@ sx_code sx_test_compile(sx_ctx *cx, const sx_test_request *r, sx_buf *module)
                                .binding = &binding,
                                .binding_count = r->batch > 0 ? 1 : 0,
                                .range_any = r->range_any,
+                               .objective = sx_span_of(r->objective != NULL ? r->objective : ""),
                                .disabled_rules = sx_span_of(r->disabled)};
     sx_image image;
     sx_image_init(&image);

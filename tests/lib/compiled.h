@@ -22,8 +22,9 @@ typedef struct {
     const char *target; /* "x86-64-v3" */
     int64_t batch;      /* value of the symbol "batch"; 0: the program has no symbol */
     const char *disabled;
-    bool range_any; /* also rules that move the range of values in between */
-    bool drawn;     /* sx_test_run: SX_FILL_DRAWN instead of SX_FILL_SMOOTH */
+    bool range_any;        /* also rules that move the range of values in between */
+    const char *objective; /* NULL: "time" */
+    bool drawn;            /* sx_test_run: SX_FILL_DRAWN instead of SX_FILL_SMOOTH */
 } sx_test_request;
 
 /* One module without verification; `module` is initialised by the caller. */
