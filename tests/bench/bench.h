@@ -68,7 +68,8 @@ int sx_bench_jax(const sx_bench_options *options);
 int sx_bench_first(const sx_bench_options *options);
 int sx_bench_legality(const sx_bench_options *options);
 int sx_bench_ptx(const sx_bench_options *options);
-int sx_bench_recompute(const sx_bench_options *options); /* cases "backward-..." of sx_bench_attention */
+int sx_bench_recompute(
+    const sx_bench_options *options); /* cases "backward-..." of sx_bench_attention */
 int sx_bench_suite(const sx_bench_options *options);  /* cases "suite-..." of sx_bench_ptx */
 int sx_bench_select(const sx_bench_options *options); /* cases "select-..." of sx_bench_ptx */
 struct sx_device;

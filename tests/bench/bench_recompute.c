@@ -1,5 +1,5 @@
-/* bench_recompute.c - attention with the gradients of its inputs: by recomputation (nested contractions, as the objective
- * `memory` takes them) against the program that stores its scores, in turns. */
+/* bench_recompute.c - attention with the gradients of its inputs: by recomputation (nested contractions, as the
+ * objective `memory` takes them) against the program that stores its scores, in turns. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
