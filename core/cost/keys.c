@@ -1,8 +1,8 @@
 /* keys.c - what kernels take that sum over blocks of keys with rows in their lanes (core/loop/lower_keys.h).
  *
  * A strip of keys (or columns): as many broadcasts and the vectors of rows feed strip * vectors multiply-adds, for each
- * product over its inner dimensions and for the values over the columns. Between them each vector of scores goes through
- * a program. Results are read and written once for a block of keys, and each row is packed and leaves once. */
+ * product over its inner dimensions and for the values over the columns. Between them each vector of scores goes
+ * through a program. Results are read and written once for a block of keys, and each row is packed and leaves once. */
 #include <math.h>
 
 #include "core/cost/model.h"

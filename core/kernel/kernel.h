@@ -72,8 +72,8 @@ typedef enum {
 } sx_role;
 char sx_role_letter(sx_role role);
 
-/* A contraction over inner dimensions, of arguments along rows (lhs) and along keys (rhs): the numbers of its instruction
- * and of the arguments. */
+/* A contraction over inner dimensions, of arguments along rows (lhs) and along keys (rhs): the numbers of its
+ * instruction and of the arguments. */
 typedef struct {
     uint32_t dot, lhs, rhs;
 } sx_inner_product;
@@ -144,8 +144,8 @@ typedef struct {
     bool rhs_direct;
     /* The contraction alone reads the right argument. Otherwise it is read where it lies. */
     bool rhs_packable;
-    /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. Nested contraction: what
-     * its outer contraction, the instruction `outer`, multiplies. */
+    /* Online sum: the instruction of the scores; the argument that is weighted, or SX_NO_INSTR. Nested contraction:
+     * what its outer contraction, the instruction `outer`, multiplies. */
     uint32_t scores, value, outer;
     /* Of both: the contractions inside the scores. `dot`, `lhs` and `rhs` are those of the first. */
     sx_inner_product product[SX_NESTED_DOTS_MAX];

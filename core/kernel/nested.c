@@ -1,6 +1,6 @@
-/* nested.c - the analysis of a nested contraction: a sum over keys of a program of contractions, times values. It has the
- * roles of an online sum: with queries as rows it is the gradient of the queries of attention; that of keys or values
- * has keys as rows and sums over the queries. */
+/* nested.c - the analysis of a nested contraction: a sum over keys of a program of contractions, times values. It has
+ * the roles of an online sum: with queries as rows it is the gradient of the queries of attention; that of keys or
+ * values has keys as rows and sums over the queries. */
 #include "core/kernel/work.h"
 
 static void find_outer(sx_analysis *a)

@@ -20,8 +20,8 @@ static uint32_t strip_of(int64_t keys, uint32_t registers, uint32_t vectors)
     return best;
 }
 
-/* The keys of a block. Of a nested contraction none that leave a last key by itself: where that key decides a comparison
- * of positions, inside of another sum, the judge does not see that it goes on with the others. */
+/* The keys of a block. Of a nested contraction none that leave a last key by itself: where that key decides a
+ * comparison of positions, inside of another sum, the judge does not see that it goes on with the others. */
 static int64_t keys_of(const sx_analysis *a)
 {
     int64_t keys = a->keys == SX_NO_DIM ? 1 : a->view.extent[a->keys];

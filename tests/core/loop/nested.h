@@ -17,8 +17,8 @@ typedef struct {
     bool narrow_weight;     /* weights become bf16 before they are summed */
     bool scaled;            /* the result is multiplied behind the sum */
     sx_dtype dtype[5];      /* of query 0, key 0, query 1, key 1, value */
-    /* The dimensions of the space in their order: a permutation. And the seed of the layouts of arguments, 0: the dimensions
-     * of each in the order of the space. */
+    /* The dimensions of the space in their order: a permutation. And the seed of the layouts of arguments, 0: the
+     * dimensions of each in the order of the space. */
     uint32_t order[N_DIMS];
     uint64_t layout;
 } nested_shape;
