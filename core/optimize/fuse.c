@@ -39,6 +39,7 @@ static sx_kernel_kind kind_of(const sx_fuser *f, uint32_t node)
 sx_code sx_fuser_advance(sx_fuser *f, sx_fuser_kernel *k, uint32_t attr, const uint32_t *child,
                          uint32_t count, uint32_t producer, uint32_t rule, bool *taken)
 {
+    SX_ASSERT(k->node < f->t->eg.node_count && count <= SX_FUSED_ARGS_MAX);
     uint32_t node;
     *taken = false;
     if (attr == SX_FUSE_NO_STEP) {
@@ -64,6 +65,7 @@ sx_code sx_fuser_advance(sx_fuser *f, sx_fuser_kernel *k, uint32_t attr, const u
 sx_code sx_fuser_remember(sx_fuser *f, const sx_fuse_step *step, sx_code code, bool ok,
                           const sx_attr *attr, uint32_t *result)
 {
+    SX_ASSERT(step->rule < SX_RULE_COUNT);
     *result = SX_FUSE_NO_STEP;
     if (code == SX_OK && ok) {
         sx_attr kept = sx_attr_normal(SX_OP_FUSED, attr);
@@ -101,6 +103,7 @@ static uint32_t without(const sx_fuser_kernel *k, uint32_t a, uint32_t *child)
 
 sx_code sx_fuser_value(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, bool *taken)
 {
+    SX_ASSERT(a < k->count);
     *taken = false;
     const sx_fact *fact = sx_tensors_fact(f->t, k->child[a]);
     if (fact->has_value == 0 || !f->enabled[SX_RULE_FUSE_VALUE]) {
@@ -145,6 +148,7 @@ static uint32_t view_form(const sx_fuser *f, uint32_t class_)
 
 sx_code sx_fuser_view(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, uint32_t producer, bool *taken)
 {
+    SX_ASSERT(a < k->count);
     *taken = false;
     if (producer == SX_EG_NONE || !is_view(sx_tensors_op(f->t, producer)) ||
         !f->enabled[SX_RULE_FUSE_VIEW]) {
@@ -173,6 +177,7 @@ sx_code sx_fuser_view(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, uint32_t prod
 
 sx_code sx_fuser_same(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, bool *taken)
 {
+    SX_ASSERT(a < k->count);
     *taken = false;
     for (uint32_t b = 0; b < a && !*taken && f->enabled[SX_RULE_FUSE_SAME]; b++) {
         if (k->child[b] != k->child[a]) {
@@ -196,6 +201,7 @@ sx_code sx_fuser_same(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, bool *taken)
 /* Kernel `producer` computed inside `k` where argument a was read. */
 sx_code sx_fuser_inline(sx_fuser *f, sx_fuser_kernel *k, uint32_t a, uint32_t producer, bool *taken)
 {
+    SX_ASSERT(a < k->count && producer < f->t->eg.node_count);
     *taken = false;
     sx_kernel_kind kind = kind_of(f, producer);
     bool is_scores =
@@ -247,6 +253,7 @@ static uint32_t map_form(const sx_fuser *f, uint32_t class_, uint32_t readers_ma
  * in place. */
 sx_code sx_fuser_grow(sx_fuser *f, sx_fuser_kernel *k, uint32_t readers_max)
 {
+    SX_ASSERT(k->node < f->t->eg.node_count);
     uint32_t a = 0;
     while (a < k->count) {
         bool taken;
@@ -269,6 +276,7 @@ sx_code sx_fuser_grow(sx_fuser *f, sx_fuser_kernel *k, uint32_t readers_max)
 
 void sx_fuser_keep(sx_fuser_forms *list, uint32_t node)
 {
+    SX_ASSERT(list->count <= SX_FUSE_FORMS);
     for (uint32_t i = 0; i < list->count; i++) {
         if (list->node[i] == node) {
             return;
@@ -297,6 +305,7 @@ static bool is_narrow_attention(const sx_fuser *f, uint32_t n)
 
 uint32_t sx_fuser_positions(const sx_fuser *f, uint32_t class_, uint32_t depth)
 {
+    SX_ASSERT(class_ < f->t->eg.node_count);
     const sx_fuser_forms *list = &f->form[class_];
     for (uint32_t i = 0; i < list->count && sx_tensors_fact(f->t, class_)->is_weight != 0; i++) {
         uint32_t node = list->node[i], arity = f->t->eg.node[node].arity;
@@ -399,6 +408,7 @@ static sx_code add_scores(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms 
 /* One operation as a kernel: lifted, or as it is if it is one already. */
 sx_code sx_fuser_lift(sx_fuser *f, uint32_t n, sx_fuser_kernel *k, bool *ok)
 {
+    SX_ASSERT(n < f->t->eg.node_count);
     *ok = false;
     sx_tensors *t = f->t;
     sx_op op = sx_tensors_op(t, n);

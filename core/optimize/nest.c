@@ -275,6 +275,7 @@ bool sx_fuser_has_logarithms(const sx_tensors *t)
 
 sx_code sx_fuser_nest(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list)
 {
+    SX_ASSERT(sx_body_kernel_kind(k->attr->body) == SX_KERNEL_DOT);
     for (uint32_t a = 0; a < k->count; a++) {
         sx_fuser_kernel nested = *k;
         factor x;

@@ -42,6 +42,8 @@ CIRCLES = {
         "the checker adds extents, and extent.c prints as check.h says",
     ("core/ir/fused", "core/ir/fused_body"):
         "fused.h is what others include; fused_body.h is what its files share",
+    ("core/optimize/fuse", "core/optimize/fuser"):
+        "fuse.h is what others include; fuser.h is what fuse.c and nest.c share",
     ("core/optimize/optimize", "core/optimize/optimizer"):
         "optimize.h is the stage as others see it; optimizer.h is what its files share",
     ("daemon/service/artefact", "daemon/service/gang", "daemon/service/search", "daemon/service/service"):
