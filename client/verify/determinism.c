@@ -90,6 +90,15 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
                        k, sx_dtype_name(a->result.dtype), rounding);
         return;
     case SX_KERNEL_NESTED:
+        if (sx_online_blocks_of(s, &online)) {
+            (void)snprintf(
+                text, size,
+                "one chain of %lld products from 0, of factors made of chains of %lld and "
+                "rounded to %s, in ascending groups of %u by a matrix instruction",
+                k, (long long)a->extent[SX_ROLE_INNER], sx_dtype_name(a->input[online.value].dtype),
+                online.matrix_steps);
+            return;
+        }
         (void)snprintf(
             text, size,
             "one chain of %lld fused multiply-adds in ascending order from 0, of factors "

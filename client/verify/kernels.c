@@ -337,7 +337,13 @@ static stored_runs runs_of(const sx_node *node, const sx_attr *attr, int64_t row
     return r;
 }
 
-/* `row` above 1: the length of the rows of an online sum. */
+/* Are the scores of a row's elements made once for the row, so that whole rows are compared? */
+static bool has_scores(const sx_module_kernel *kernel)
+{
+    return kernel->kind == SX_MODULE_ONLINE || kernel->kind == SX_MODULE_NESTED;
+}
+
+/* `row` above 1: the length of the rows of a kernel that has scores. */
 static sx_code compare_stored(sxv_verifier *v, const subject *s, int64_t row, comparison *c)
 {
     const sx_node *node = s->node;
@@ -433,8 +439,9 @@ static sx_code run_watched(sxv_verifier *v, uint32_t index, const subject *s, ui
     return SX_OK;
 }
 
-/* Attention by blocks of threads, of all keys or of pieces that the kernel puts together, rounds its weights to the
- * type of its values, which is that of its result: it may be as many units of the type off as an output may. */
+/* Attention and its gradients by blocks of threads, of all keys or of pieces that the kernel puts together, round their
+ * weights to the type of their values, which is that of their result: it may be as many units of the type off as an
+ * output may. */
 #define WEIGHT_UNITS 4
 static double tolerance_of(const sx_module *module, const sx_module_launch *launch, sx_dtype dtype)
 {
@@ -445,7 +452,7 @@ static double tolerance_of(const sx_module *module, const sx_module_launch *laun
         uint32_t tensor = module->arg[launch->arg_first + a];
         blocks = blocks || sxv_unpacked(module, tensor) != tensor;
     }
-    bool rounds = kernel->kind == SX_MODULE_ONLINE && blocks;
+    bool rounds = has_scores(kernel) && blocks;
     return SXR_KERNEL_TOLERANCE + (rounds ? WEIGHT_UNITS * sxv_unit(dtype) : 0);
 }
 
@@ -490,8 +497,7 @@ static sx_code expect(sxv_verifier *v, const sx_module_kernel *kernel, bool whol
     if (s->position == NULL || s->value == NULL || s->typed == NULL) {
         return SX_FAIL(v->cx, SX_NOMEM, "no memory for %u elements", s->count);
     }
-    bool in_rows =
-        (kernel->kind == SX_MODULE_ROW || kernel->kind == SX_MODULE_ONLINE) && node->type.rank > 0;
+    bool in_rows = (kernel->kind == SX_MODULE_ROW || has_scores(kernel)) && node->type.rank > 0;
     sample(v, elements, in_rows ? node->type.dim[node->type.rank - 1].scale : 1, s->position,
            s->count);
     if (!whole) {
@@ -521,7 +527,7 @@ static sx_code judge(sxv_verifier *v, const sx_module_kernel *kernel, const sxr_
         compare(&c, (uint64_t)s->position[i], got, s->value[i], s->typed[i]);
     }
     if (!ran->whole && ran->blocks) {
-        bool rows = kernel->kind == SX_MODULE_ONLINE && node->type.rank > 0;
+        bool rows = has_scores(kernel) && node->type.rank > 0;
         int64_t row = rows ? node->type.dim[node->type.rank - 1].scale : 1;
         SX_TRY(compare_stored(v, s, row, &c));
     }

@@ -821,6 +821,12 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
     sx_schedule_block(&tiles, s);
 }
 
+static void draw_online_blocks(sx_rng *rng, sx_online_blocks *blocks)
+{
+    blocks->rows = 16 << sx_rng_below(rng, 3);
+    blocks->depth = 2 + (uint32_t)sx_rng_below(rng, 2);
+}
+
 /* A schedule of the forms that are searched, with other numbers; keys per block are those of the plan. */
 static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usual, sx_schedule *s)
 {
@@ -859,8 +865,7 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
         return;
     case SX_KERNEL_ONLINE:
         if (sx_online_blocks_of(usual, &blocks)) {
-            blocks.rows = 16 << sx_rng_below(rng, 3);
-            blocks.depth = 2 + (uint32_t)sx_rng_below(rng, 2);
+            draw_online_blocks(rng, &blocks);
             sx_schedule_online_blocks(&blocks, s);
             return;
         }
@@ -871,15 +876,17 @@ static void draw_schedule(state *t, const sx_analysis *a, const sx_schedule *usu
         sx_schedule_online(&online, s);
         return;
     case SX_KERNEL_NESTED: /* blocks of keys are no part of its plan; none leaves a last key alone */
-        *s = *usual;
-        if (!sx_online_blocks_of(usual, &blocks)) {
-            online.keys = online.strip * (1 + (int64_t)sx_rng_below(rng, 8));
-            int64_t keys = a->keys == SX_NO_DIM ? 1 : a->view.extent[a->keys];
-            while (keys > online.keys && keys % online.keys == 1) {
-                online.keys += online.strip;
-            }
-            sx_schedule_online(&online, s);
+        if (sx_online_blocks_of(usual, &blocks)) {
+            draw_online_blocks(rng, &blocks);
+            sx_schedule_online_blocks(&blocks, s);
+            return;
         }
+        online.keys = online.strip * (1 + (int64_t)sx_rng_below(rng, 8));
+        int64_t keys = a->keys == SX_NO_DIM ? 1 : a->view.extent[a->keys];
+        while (keys > online.keys && keys % online.keys == 1) {
+            online.keys += online.strip;
+        }
+        sx_schedule_online(&online, s);
         return;
     }
 }
