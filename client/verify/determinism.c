@@ -55,6 +55,24 @@ static void describe_row(const sx_analysis *a, const char *rounding, char *text,
                    length, pieces, SX_ROW_BYTES / (int)a->lane_bytes, rounding);
 }
 
+static void describe_nested(const sx_analysis *a, const sx_schedule *s, const char *rounding,
+                            char *text, size_t size)
+{
+    sx_online_blocks blocks;
+    long long k = (long long)a->extent[SX_ROLE_SUM], inner = (long long)a->extent[SX_ROLE_INNER];
+    if (sx_online_blocks_of(s, &blocks)) {
+        (void)snprintf(text, size,
+                       "one chain of %lld products from 0, of factors made of chains of %lld and "
+                       "rounded to %s, in ascending groups of %u by a matrix instruction",
+                       k, inner, sx_dtype_name(a->input[blocks.value].dtype), blocks.matrix_steps);
+        return;
+    }
+    (void)snprintf(text, size,
+                   "one chain of %lld fused multiply-adds in ascending order from 0, of factors "
+                   "made of such chains of %lld, rounded once to %s (%s)",
+                   k, inner, sx_dtype_name(a->result.dtype), rounding);
+}
+
 /* `pieces`: of how many keys, where an online sum is made in pieces; else 0. */
 static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target *target,
                      int64_t pieces, char *text, size_t size)
@@ -89,22 +107,7 @@ static void describe(const sx_analysis *a, const sx_schedule *s, const sx_target
                        "once to %s (%s)",
                        k, sx_dtype_name(a->result.dtype), rounding);
         return;
-    case SX_KERNEL_NESTED:
-        if (sx_online_blocks_of(s, &online)) {
-            (void)snprintf(
-                text, size,
-                "one chain of %lld products from 0, of factors made of chains of %lld and "
-                "rounded to %s, in ascending groups of %u by a matrix instruction",
-                k, (long long)a->extent[SX_ROLE_INNER], sx_dtype_name(a->input[online.value].dtype),
-                online.matrix_steps);
-            return;
-        }
-        (void)snprintf(
-            text, size,
-            "one chain of %lld fused multiply-adds in ascending order from 0, of factors "
-            "made of such chains of %lld, rounded once to %s (%s)",
-            k, (long long)a->extent[SX_ROLE_INNER], sx_dtype_name(a->result.dtype), rounding);
-        return;
+    case SX_KERNEL_NESTED: describe_nested(a, s, rounding, text, size); return;
     case SX_KERNEL_ROW: describe_row(a, rounding, text, size); return;
     case SX_KERNEL_ONLINE:
         if (pieces != 0) {

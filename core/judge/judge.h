@@ -23,8 +23,8 @@ typedef struct {
     int64_t panel;
     /* The number of the argument that comes in panels. */
     uint32_t argument;
-    /* Of an online sum: how many keys a block has. Of it and of a nested contraction: are weights (what is multiplied by
-     * the values) rounded to the type of the values? */
+    /* Of an online sum: how many keys a block has. Of it and of a nested contraction: are weights, which are what is
+     * multiplied by the values, rounded to the type of the values? */
     int64_t keys;
     bool rounds;
     /* It is the second result of a sum of pieces: weights that no values meet are rounded, too. */

@@ -85,8 +85,8 @@ uint32_t sx_reference_closed(sx_reference *r, sx_dtype dtype, uint32_t sum)
     return sx_reference_typed(r, &step, (const uint32_t[]){sum, 0, 0});
 }
 
-/* What blocks make of the left factor of an outer contraction, which is computed: it is rounded to the type of the right
- * one. */
+/* What blocks make of the left factor of an outer contraction, which is computed: it is rounded to the type of the
+ * right one. */
 static uint32_t rounded(sx_reference *r, const sx_instr *in, uint32_t x)
 {
     const sx_instr *left = &r->body->instr[in->x], *right = &r->body->instr[in->y];

@@ -7,8 +7,8 @@
  * ring of 2 stages. All columns of the values belong to one block.
  *
  * In a nested contraction "keys" are the elements of the outer sum, whatever they are in the program that was written:
- * in the gradient of the keys of attention, rows are keys and the outer sum runs over the queries. Where it has a second
- * inner contraction, the arguments of that one stand behind the others, `arg3: shared, arg4: shared x2`. */
+ * in the gradient of the keys of attention, rows are keys and the outer sum runs over the queries. Where it has a
+ * second inner contraction, the arguments of that one stand behind the others, `arg3: shared, arg4: shared x2`. */
 #ifndef SX_CORE_KERNEL_ONLINE_BLOCKS_H
 #define SX_CORE_KERNEL_ONLINE_BLOCKS_H
 #include "core/kernel/kernel.h"

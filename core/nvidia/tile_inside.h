@@ -39,8 +39,8 @@ typedef struct {
     sx_ptx_arg shared;   /* of stage 0 */
     int64_t grid[3];     /* of the part */
     sx_ptx_arg point[3]; /* which point of it the block is */
-    sx_ptx_arg first
-        [SX_TILE_OPERANDS_MAX]; /* by operand: the index of its side with which the block begins */
+    /* By operand: the index of its side with which the block begins. */
+    sx_ptx_arg first[SX_TILE_OPERANDS_MAX];
     /* Where blocks walk: the number of the point, and where the next one begins. */
     sx_ptx_arg walked, next_point;
     sx_ptx_arg batch[SX_RANK_MAX];

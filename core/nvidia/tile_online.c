@@ -1,5 +1,5 @@
-/* tile_online.c - online sums and nested contractions of blocks as PTX (core/tile/online.h): attention and its gradients
- * by mma.sync.
+/* tile_online.c - online sums and nested contractions of blocks as PTX (core/tile/online.h): attention and its
+ * gradients by mma.sync.
  *
  * A warp has 16 rows. Of them a thread holds two, 8 apart, and of each what its fragments give it: the maximum of a row
  * is known to its four lanes after two shuffles. Sums need none: that of the weights is a product, too. */
@@ -48,8 +48,8 @@ static sx_code make_registers(sx_nvidia_block *k)
 }
 
 /* ---- a stage ---- */
-/* The program of the scores; keys that are not there have minus infinity, or in a nested contraction 0. `rest`: how many
- * there are, 0 for all. */
+/* The program of the scores; keys that are not there have minus infinity, or in a nested contraction 0. `rest`: how
+ * many there are, 0 for all. */
 static void finish_scores(sx_nvidia_block *k, uint32_t keys, uint32_t rest)
 {
     sx_nvidia_online *o = k->online;
@@ -126,8 +126,8 @@ static void scale_sums(sx_nvidia_block *k)
     }
 }
 
-/* The weights of 16 keys as a left factor: fragments of C, rounded, are that of A. In a nested contraction they are what
- * the program of the scores has made. */
+/* The weights of 16 keys as a left factor: fragments of C, rounded, are that of A. In a nested contraction they are
+ * what the program of the scores has made. */
 static sx_code take_weights(sx_nvidia_block *k, uint32_t key, sx_ptx_arg word[SX_ONLINE_A_WORDS])
 {
     const sx_nvidia_online *o = k->online;

@@ -1,6 +1,6 @@
-/* online_block_space.c - attention and its gradients by blocks of threads. Which kernels are taken, and how many keys a
- * stage of attention has, follow from types, head sizes and the target alone: they belong to the numerics plan. Rows and
- * stages are free. */
+/* online_block_space.c - attention and its gradients by blocks of threads. Which kernels are taken, and how many keys
+ * a stage of attention has, follow from types, head sizes and the target alone: they belong to the numerics plan. Rows
+ * and stages are free. */
 #include "core/cost/online_blocks.h"
 #include "core/kernel/online_pieces.h"
 #include "core/search/space.h"

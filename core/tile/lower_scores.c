@@ -176,6 +176,7 @@ sx_code sx_lower_scores_matrix(sx_lower_scores *w)
     const sx_online_blocks *b = &w->blocks;
     const sx_analysis *a = w->l.analysis;
     const uint32_t argument[] = {b->query, b->key, b->value, b->second_query, b->second_key};
+    SX_ASSERT(sx_online_blocks_take(a, &(sx_online_blocks){.keys = 0}));
     sx_dtype factor = a->input[b->query].dtype;
     bool same = true;
     for (uint32_t i = 0; i < (b->two ? 5 : 3); i++) {
@@ -216,6 +217,7 @@ sx_code sx_lower_scores_measure(sx_lower_scores *w)
     const sx_analysis *a = w->l.analysis;
     const sx_online_blocks *b = &w->blocks;
     sx_tile *tile = w->tile, *query = w->query[0];
+    SX_ASSERT(tile->matrix != NULL && b->warp_rows > 0);
     int64_t side[2] = {a->extent[SX_ROLE_INNER], a->extent[SX_ROLE_COLUMN]};
     int64_t warps = b->rows / b->warp_rows;
     bool fits = b->warp_rows == b->matrix_rows && b->rows % b->warp_rows == 0 &&
@@ -270,6 +272,7 @@ uint32_t sx_lower_scores_inner(const sx_lower_scores *w)
     uint32_t inner = 0;
     while (w->l.analysis->role[inner] != SX_ROLE_INNER) {
         inner++;
+        SX_ASSERT(inner < w->l.view.rank);
     }
     return inner;
 }
@@ -279,6 +282,7 @@ void sx_lower_scores_name(sx_lower_scores *w, sx_kernel_kind kind, const int64_t
                           uint32_t count)
 {
     sx_vector_unit rounding = *w->unit->vectors;
+    SX_ASSERT(w->tile->matrix->numerics != NULL);
     rounding.numerics = w->tile->matrix->numerics;
     w->l.unit = &rounding;
     w->l.kernel->numerics = sx_lower_numerics(&w->l, kind, extent, count);

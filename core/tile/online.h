@@ -33,10 +33,10 @@
  *     score[key] = scores(sum over d of query[row, d] * key[d, key], and of second query and second key)
  *     a[column] = sum over keys of score[key], rounded to the type of the values, * value[key, column]
  *
- * and `map` makes of a (register 0) an element of the result. There is neither m nor l; beyond the last key the score is
- * 0. The sum is made in ascending groups of keys, so that it does not depend on how many keys a stage has, either. Where
- * there are two inner contractions, operand SX_TILE_SECOND passes through the ring beside keys and values, `second` has
- * the queries of it, and `scores` is given its sum in register 1.
+ * and `map` makes of a (register 0) an element of the result. There is neither m nor l; beyond the last key the score
+ * is 0. The sum is made in ascending groups of keys, so that it does not depend on how many keys a stage has, either.
+ * Where there are two inner contractions, operand SX_TILE_SECOND passes through the ring beside keys and values,
+ * `second` has the queries of it, and `scores` is given its sum in register 1.
  *
  * Papers: Dao 2022 and 2023 (FlashAttention, FlashAttention-2); Milakov, Gimelshein 2018. */
 #ifndef SX_CORE_TILE_ONLINE_H

@@ -57,6 +57,7 @@ sx_code sx_tile_online_layouts(sx_ctx *cx, const sx_tile *tile, sx_tile_online_l
 {
     const sx_matrix_instruction *m = tile->matrix;
     const sx_tile_operand *values = &tile->operand[SX_TILE_RIGHT];
+    SX_ASSERT(m != NULL && tile->online->query != NULL);
     int64_t rows = tile->online->query->block_rows, stage = tile->block_steps,
             columns = tile->block_columns;
     const fragments scores = {SX_OPERAND_C, false, SX_SIDE_COLUMN, m->columns, stage,

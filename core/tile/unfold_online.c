@@ -1,4 +1,5 @@
-/* unfold_online.c - what a block's online sum or nested contraction computes, element by element, as a program without blocks of threads. */
+/* unfold_online.c - what a block's online sum or nested contraction computes, element by element, as a program without
+ * blocks of threads. */
 #include <float.h>
 #include <string.h>
 

@@ -73,8 +73,8 @@ static inline double nested_get(const node *n, uint32_t input, int64_t i)
 }
 
 /* ---- sums that are exact ---- */
-/* y[b, h, m, n] = w * sum over k of x[m, k] * value[b, k, n], x = (s * stat[k or m]) * (t - 1) where s and t are the inner
- * products of a [b, h, m, d] and c [b, (h,) k, d], and of a second pair. */
+/* y[b, h, m, n] = half the sum over k of x[m, k] * value[b, k, n], x = (s * stat[k or m]) * (t - 1) where s and t are
+ * the inner products of a [b, h, m, d] and c [b, (h,) k, d], and of a second pair. */
 typedef struct {
     const char *dtype;
     int64_t batch, heads, rows, keys, d, columns;
