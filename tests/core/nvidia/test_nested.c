@@ -1,5 +1,5 @@
 /* Nested contractions by matrix instructions, executed in the interpreter of PTX: bits where the answer is exact, the
- * error of what is rounded where it is not, and the same bits of a row under every schedule and beside any other ones. */
+ * error of what is rounded where it is not, and the same bits of a row under every schedule and beside any others. */
 #include "tests/core/nvidia/nested.h"
 
 #include <math.h>

@@ -3,6 +3,7 @@
 #include "core/ir/num.h"
 #include "protocol/arch.h"
 #include "tests/core/judge/try.h"
+#include "tests/core/loop/nested.h"
 #include "tests/core/target/toy.h"
 
 static sx_ctx cx;
@@ -183,6 +184,14 @@ static const uint8_t *try_kernel(const sx_target *target, const node *n, const s
     return ours[n->count].memory;
 }
 
+/* A gradient of attention in f32: rows are queries, or keys (what is subtracted varies along the outer sum). */
+static node gradient_node(uint32_t products, bool by_key)
+{
+    nested_shape s = nested_gradient(2, 41, 23, 20, by_key);
+    s.products = products;
+    return nested_node(&cx, &s);
+}
+
 static void try_code(const sx_target *target, const node *n)
 {
     (void)try_kernel(target, n, lowered(target, n));
@@ -192,8 +201,12 @@ START_TEST(test_code_of_every_row)
 {
     sx_rng rng = {sx_test_seed()};
     for (uint32_t i = 0; i < target_count(); i++) {
-        node n[] = {map_node(&cx, 3, 5, 37), dot_node(&cx, 9, 50, 21, SX_OP_RELU),
-                    row_node(&cx, SX_OP_SOFTMAX, 6, 70, 1), row_node(&cx, SX_OP_SOFTMAX, 70, 6, 0)};
+        node n[] = {map_node(&cx, 3, 5, 37),
+                    dot_node(&cx, 9, 50, 21, SX_OP_RELU),
+                    row_node(&cx, SX_OP_SOFTMAX, 6, 70, 1),
+                    row_node(&cx, SX_OP_SOFTMAX, 70, 6, 0),
+                    gradient_node(2, true),
+                    gradient_node(1, false)};
         for (uint32_t k = 0; k < SX_COUNT(n); k++) {
             fill_inputs(&cx, &n[k], &rng, false);
             try_code(target_at(i), &n[k]);
