@@ -1,6 +1,7 @@
 /* cmd_explain.c - explain: what the compiler did to a program, from the report that the module carries; a
  * file, or an entry of the cache. */
 #include <stdio.h>
+#include <string.h>
 
 #include "client/cli/cmd_module.h"
 #include "client/cli/cubins.h"
@@ -196,6 +197,23 @@ static void put_walk(const sx_module *module, const sx_module_kernel *kernel, sx
     }
 }
 
+/* Where blocks are clusters, which their schedule says. */
+static void put_clusters(sx_span plan, sx_buf *out)
+{
+    static const char said[] = " cluster(";
+    size_t length = sizeof(said) - 1;
+    bool found = false;
+    for (size_t i = 0; !found && i + length <= plan.len; i++) {
+        found = memcmp(plan.ptr + i, said, length) == 0;
+    }
+    if (found) {
+        sxc_put_line(
+            out, "  launch",
+            sx_span_of("clusters of 2 blocks side by side: each fetches half of the factor "
+                       "that they share, for both"));
+    }
+}
+
 static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estimate *e, sx_buf *out)
 {
     sxc_table table;
@@ -234,6 +252,7 @@ static sx_code put_kernels(sx_ctx *cx, const sx_module *module, const sxc_estima
         put_if_any(out, "  plan", text_of(module, kernel->plan));
         put_if_any(out, "  legal", text_of(module, kernel->verdict));
         put_walk(module, kernel, out);
+        put_clusters(text_of(module, kernel->plan), out);
         sxc_put_maps(module, kernel, out);
     }
     return SX_OK;

@@ -42,6 +42,8 @@
 #define GROUP_REGISTERS 48.0
 /* Slots that the copy engine fills are multiples of this; another one holds barriers. */
 #define SLOT_BYTES 1024.0
+/* Rows or columns of a slot that one copy fills are multiples of this: what swizzles exchange. */
+#define CLUSTER_ROWS 8
 #define LANE_REGISTERS 64.0
 /* Of a row or column of a thread: a vector of 16 bytes. */
 #define LANE_FACTOR_REGISTERS 4.0
@@ -190,6 +192,20 @@ bool sx_block_has_raster(const sx_block_problem *p, const sx_block_tiles *t)
            sx_whole(p->columns / (double)t->columns) <= SX_GRID_YZ_MAX;
 }
 
+bool sx_block_has_cluster(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double row_blocks = sx_whole(p->rows / (double)t->rows);
+    double column_blocks = sx_whole(p->columns / (double)t->columns);
+    int64_t side = t->cluster_rows != 0 ? t->columns : t->rows; /* of the factor that is shared */
+    double along = t->cluster_rows != 0 ? row_blocks : column_blocks;
+    SX_ASSERT((t->cluster_rows == 0) != (t->cluster_columns == 0));
+    return sx_block_by_engine(t) && p->device->cluster_blocks >= SX_BLOCK_CLUSTER &&
+           p->device->cores % SX_BLOCK_CLUSTER == 0 &&
+           sx_whole(along / SX_BLOCK_CLUSTER) * SX_BLOCK_CLUSTER == along &&
+           side % (SX_BLOCK_CLUSTER * CLUSTER_ROWS) == 0 && p->batch <= SX_GRID_YZ_MAX &&
+           row_blocks <= SX_GRID_YZ_MAX;
+}
+
 /* A stage of the ring: a slot for each factor. */
 static double stage_bytes(const sx_block_problem *p, const sx_block_tiles *t)
 {
@@ -286,6 +302,20 @@ static double fetched_rows_of(const sx_block_problem *p, const sx_block_tiles *t
     return sx_block_by_engine(t) ? sx_least((double)t->rows, p->rows) : (double)t->rows;
 }
 
+/* Cycles of the second level for what a stage fetches. The blocks of a cluster fetch their parts of the factor that
+ * they share, each for both; tiles that say both kinds of clusters take the better one. */
+static double second_of(const sx_block_problem *p, const sx_block_tiles *t, const double bytes[2])
+{
+    double columns = sx_most(1, t->cluster_columns), rows = sx_most(1, t->cluster_rows);
+    double all = sx_least(bytes[0] / columns + bytes[1], bytes[0] + bytes[1] / rows);
+    return all / p->device->l2_bytes_per_ns * p->device->ghz;
+}
+
+void sx_block_work_share(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
+{
+    s->second = second_of(p, t, s->fetched);
+}
+
 void sx_block_work_of(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
 {
     const sx_block_factor *left = &p->factor[0], *right = &p->factor[1];
@@ -299,11 +329,11 @@ void sx_block_work_of(const sx_block_problem *p, const sx_block_tiles *t, sx_blo
         .stages = sx_whole(p->sum / steps),
         .port = m * left->element * left->port + n * right->element * right->port,
         .issue = m * left->element * left->issue + n * right->element * right->issue,
-        .second = (fetched_rows * steps * left->fetched + n * right->fetched) /
-                  p->device->l2_bytes_per_ns * p->device->ghz,
+        .fetched = {fetched_rows * steps * left->fetched, n * right->fetched},
         .row_blocks = sx_whole(p->rows / (double)t->rows),
         .column_blocks = sx_whole(p->columns / (double)t->columns),
         .held_most = fits ? sx_device_resident_blocks(p->device, threads, registers, 0) : 0};
+    sx_block_work_share(p, t, s);
     s->blocks = p->batch * s->row_blocks * s->column_blocks;
     s->each = sx_whole(s->blocks / p->device->cores);
     if (sx_block_by_engine(t)) {
@@ -322,6 +352,8 @@ void sx_block_work_halve(const sx_block_problem *p, const sx_block_tiles *t, sx_
     s->issue /= 2;
     s->port /= 2;
     s->second /= 2;
+    s->fetched[0] /= 2;
+    s->fetched[1] /= 2;
     s->alone = alone_cycles(p, t, s->compute);
     s->stages = sx_whole(p->sum / (double)t->steps);
 }
@@ -336,13 +368,23 @@ uint32_t sx_block_held(const sx_block_problem *p, const sx_block_tiles *t, const
     return by_shared < s->held_most ? (uint32_t)by_shared : s->held_most;
 }
 
+/* Cycles until a block of a cluster knows what the other one has done; 0 where there is no cluster. Where the device
+ * does not say, as long as by way of the second level, which is no shorter. */
+static double hop_of(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    if (t->cluster_rows == 0 && t->cluster_columns == 0) {
+        return 0;
+    }
+    return p->device->cluster_latency != 0 ? p->device->cluster_latency : p->device->l2_latency;
+}
+
 /* Cycles from a copy's start to its end, shared by the stages that are under way. The first of them were waited for
- * before the sum began. */
+ * before the sum began. In a cluster a stage is filled again when the other block, too, has said that it is free. */
 static double ring_wait(const sx_block_problem *p, const sx_block_tiles *t, const sx_block_work *s,
                         double count)
 {
     double ahead = t->depth - 1;
-    double arrives = LOADED * p->device->memory_latency + count * s->second;
+    double arrives = LOADED * p->device->memory_latency + count * s->second + hop_of(p, t);
     double later = sx_most(0, s->stages - ahead) / s->stages;
     return arrives / ahead * later;
 }
@@ -419,16 +461,20 @@ static double result_cycles_of(const sx_block_problem *p, const sx_block_tiles *
     return elements * p->stored_cycles + slots * (wait + read);
 }
 
-/* Cycles of the busiest core where each tile is a block: they are dealt in rounds of as many as it holds. */
+/* Cycles of the busiest core where each tile is a block: they are dealt in rounds of as many as it holds. The blocks of
+ * a cluster meet before their first copies, and wait for each other behind their results: what these take longer than
+ * the word of the other one hides it. */
 static double dealt_cycles(const sx_block_problem *p, const sx_block_tiles *t,
                            const sx_block_work *s, double held)
 {
     double results = result_cycles_of(p, t);
-    double begin = START_CYCLES + p->device->memory_latency;
+    double hop = hop_of(p, t);
+    double begin = START_CYCLES + p->device->memory_latency + hop;
     double full = (double)(int64_t)(s->each / held), rest = s->each - full * held;
+    double ends = sx_most(held * results, hop), last = sx_most(rest * results, hop);
     double cycles =
-        full > 0 ? full * (begin + s->stages * stage_together(p, t, s, held) + held * results) : 0;
-    cycles += rest > 0 ? begin + s->stages * stage_together(p, t, s, rest) + rest * results : 0;
+        full > 0 ? full * (begin + s->stages * stage_together(p, t, s, held) + ends) : 0;
+    cycles += rest > 0 ? begin + s->stages * stage_together(p, t, s, rest) + last : 0;
     return cycles;
 }
 
@@ -514,27 +560,54 @@ static double least_begins(const sx_block_problem *p, const sx_block_tiles *t, d
  * every round waits for to so many times that. Of max(x, y) + u * min(x, y), which grows with x and y, the sum over
  * the rounds is no less than that of the sums. */
 static double least_cycles(const sx_block_problem *p, const sx_block_tiles *t,
-                           const sx_block_work *s, double all, double one, double held,
-                           double depth)
+                           const sx_block_work *s, double second, double all, double one,
+                           double held, double depth)
 {
     double rounds = sx_most(1, s->each / held);
     double ahead = depth - 1;
     double longest = sx_most(all, rounds * one) + rounds * BARRIER_CYCLES;
-    double arrives = rounds * LOADED * p->device->memory_latency + s->each * s->second;
+    double arrives = rounds * LOADED * p->device->memory_latency + s->each * second;
     double wait = arrives / ahead * sx_most(0, s->stages - ahead) / s->stages;
     double stage = sx_most(longest, wait) + UNEVEN * sx_least(longest, wait);
     return least_begins(p, t, rounds) + s->stages * stage;
 }
 
+/* Cycles of a core for the results of all its blocks, by the faster of threads and slots. */
+static double least_results(const sx_block_problem *p, const sx_block_tiles *t,
+                            const sx_block_work *s)
+{
+    double each = p->stored > 0 && sx_block_by_engine(t)
+                      ? sx_least(p->stored_cycles, p->result_cycles)
+                      : p->result_cycles;
+    return s->each * (double)t->rows * (double)t->columns * each;
+}
+
+/* What a core holds at once has no more warps than registers and threads allow. Half of the steps take half of the
+ * cycles of units, latencies stay; so none has fewer cycles for a step of k than the most steps. */
+double sx_cost_block_warp_least(const sx_block_problem *p, const sx_block_tiles *t,
+                                const sx_block_work *s)
+{
+    double units = sx_most(s->compute, s->issue);
+    double all = s->each * sx_most(units, sx_most(s->port, second_of(p, t, s->fetched)));
+    double one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
+    double rounds = sx_most(1, s->each / s->held_most);
+    double stage = sx_most(all, rounds * one) + rounds * BARRIER_CYCLES;
+    double cycles = least_begins(p, t, rounds) + p->sum / (double)t->steps * stage;
+    double ns = sx_model_overlap((cycles + least_results(p, t, s)) / p->device->ghz,
+                                 sx_device_move_ns(p->device, p->bytes));
+    return (ns + p->device->launch_ns + p->after_ns) * ROUNDED;
+}
+
 /* As few cycles as with any number of stages, results as by the faster of threads and slots, and as few bytes as with
- * any raster. */
+ * any raster, and from the second level as with the clusters of the tiles, which take no time here. */
 double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles *t,
                                 const sx_block_work *s)
 {
     const sx_device *device = p->device;
     double ring = (double)(int64_t)(device->shared_bytes / stage_bytes(p, t)); /* of a core */
     double units = sx_most(s->compute, s->issue);
-    double all = s->each * sx_most(units, sx_most(s->port, s->second));
+    double second = second_of(p, t, s->fetched);
+    double all = s->each * sx_most(units, sx_most(s->port, second));
     double one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
     double most = 0, cycles = 0;
     for (uint32_t depth = 2; depth <= SX_BLOCK_DEPTH_MAX; depth++) {
@@ -542,17 +615,14 @@ double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles 
         if (held < 1) {
             break;
         }
-        double of_depth = least_cycles(p, t, s, all, one, held, depth);
+        double of_depth = least_cycles(p, t, s, second, all, one, held, depth);
         cycles = depth == 2 ? of_depth : sx_least(cycles, of_depth);
         most = sx_most(most, held);
     }
     if (most < 1) {
         return 0; /* there is no such schedule */
     }
-    double results = p->stored > 0 && sx_block_by_engine(t)
-                         ? sx_least(p->stored_cycles, p->result_cycles)
-                         : p->result_cycles;
-    cycles += s->each * (double)t->rows * (double)t->columns * results;
+    cycles += least_results(p, t, s);
     double at_once = sx_least(s->blocks, most * device->cores);
     double moving =
         sx_device_move_ns(device, least_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
@@ -578,6 +648,44 @@ static double least_port(const sx_block_problem *p, const sx_block_tiles *t)
     return copied + (m * across + n * down) / LINE_BYTES;
 }
 
+/* The same for the fragments of threads, if each computes 8 x 8 elements, the most. */
+static double least_lane_port(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double bytes = p->factor[0].element + p->factor[1].element;
+    return (double)t->rows * (double)t->columns * bytes / SX_BLOCK_THREAD_MAX / p->device->lanes /
+           8;
+}
+
+void sx_block_work_any(const sx_block_problem *p, const sx_block_tiles *t, sx_block_work *s)
+{
+    SX_ASSERT(!sx_block_by_engine(t));
+    const sx_block_factor *left = &p->factor[0], *right = &p->factor[1];
+    double steps = (double)t->steps, m = (double)t->rows, n = (double)t->columns;
+    double words = t->matrix_rows == 0 ? p->words : t->slice != 0 && !t->apart ? 2 : 1;
+    double held = p->device->register_file / (words * m * n);
+    double products = m * n / p->device->lanes; /* of an instruction of each lane */
+    *s = (sx_block_work){
+        .warps = SX_SCHEDULERS,
+        .stages = sx_whole(p->sum / steps),
+        .port = steps * (least_port(p, t) + (t->matrix_rows == 0 ? least_lane_port(p, t) : 0)),
+        .issue = steps * (m * left->element * left->issue + n * right->element * right->issue),
+        .fetched = {steps * m * left->fetched, steps * n * right->fetched},
+        .row_blocks = sx_whole(p->rows / m),
+        .column_blocks = sx_whole(p->columns / n),
+        .held_most = held < p->device->core_blocks ? (uint32_t)held : p->device->core_blocks};
+    s->blocks = p->batch * s->row_blocks * s->column_blocks;
+    s->each = sx_whole(s->blocks / p->device->cores);
+    s->second = second_of(p, t, s->fetched);
+    if (t->matrix_rows != 0) {
+        s->compute = 2 * m * n * steps / p->matrix_flops;
+        s->alone = alone_cycles(p, t, s->compute);
+    } else {
+        s->compute = products * steps * p->lane_cycles;
+        s->issue += products * steps / SX_SCHEDULERS;
+        s->alone = p->device->shared_latency + steps * p->device->fma_latency;
+    }
+}
+
 /* Memory is waited for as long as it takes to answer for all that comes to a core, its shared memory full at a time
  * (Little's law): but for what was under way before the sum began. */
 double sx_cost_block_least(const sx_block_problem *of, const sx_block_tiles *t)
@@ -598,8 +706,9 @@ double sx_cost_block_least(const sx_block_problem *of, const sx_block_tiles *t)
     double held = sx_least(device->core_blocks, sx_most(1, device->register_file / (m * n)));
     double bytes =
         least_bytes(p, t, row_blocks, column_blocks, sx_least(blocks, held * device->cores));
-    double second = (fetched_rows_of(p, t) * p->factor[0].fetched + n * p->factor[1].fetched) /
-                    device->l2_bytes_per_ns * device->ghz;
+    const double fetched[2] = {fetched_rows_of(p, t) * p->factor[0].fetched,
+                               n * p->factor[1].fetched};
+    double second = second_of(p, t, fetched);
     double compute = sx_block_by_engine(t) ? 2 * m * n / p->group_flops
                      : t->matrix_rows != 0 ? 2 * m * n / p->matrix_flops
                                            : m * n * p->lane_cycles / device->lanes;

@@ -67,6 +67,9 @@ double sx_block_slots(const sx_block_problem *problem, const sx_block_tiles *til
 /* Can tiles->raster rows of blocks be visited together, and is it of use: does the second level not hold the right
  * factor anyhow? */
 bool sx_block_has_raster(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* Can the blocks be clusters, of the one kind that tiles->cluster_rows or tiles->cluster_columns says? All are
+ * whole, the device has clusters and an even number of cores, and the factor that they share is fetched in halves. */
+bool sx_block_has_cluster(const sx_block_problem *problem, const sx_block_tiles *tiles);
 uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* How many blocks may walk over the tiles: one for each core, where the copy engine copies, a core holds one block (of
  * several one computes while another one begins or ends) and there are more tiles than cores. Else 0. */
@@ -76,11 +79,13 @@ double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tile
 /* What of it is the launch that adds up slices which different blocks made. */
 double sx_cost_combine(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* Bounds of sx_cost_block; here, and in sx_cost_block_work_least, tiles->raster is the most rows (a power of two) that
- * are visited together. No schedule with blocks of so many rows and columns costs less, whatever else it says within
- * these limits: what a warp computes by matrix instructions of its own, and the bytes of a row of a stage. */
+ * are visited together, and tiles->cluster_rows and cluster_columns, none or both of them, are clusters that blocks may
+ * form. No schedule with blocks of so many rows and columns costs less, whatever else it says within these limits: what
+ * a warp computes by matrix instructions of its own, and the bytes of a row of a stage. */
 #define SX_BLOCK_WARP_ROWS_MAX 64
 #define SX_BLOCK_WARP_COLUMNS_MAX 128
 #define SX_BLOCK_STAGE_BYTES_MAX 128
+#define SX_BLOCK_THREAD_MAX 8 /* rows, and columns, of a thread that multiplies by itself */
 double sx_cost_block_least(const sx_block_problem *problem, const sx_block_tiles *tiles);
 
 /* sx_cost_block in steps, for a search that prices tiles which differ in stages of the ring, slots of the result and
@@ -94,6 +99,7 @@ typedef struct {
     /* Cycles of a core for a stage of one block: of all tensor cores or lanes, of all schedulers, of the port of shared
      * memory, of the second level; and of a block that has the core for itself, its instructions in turn. */
     double compute, issue, port, second, alone;
+    double fetched[2]; /* bytes of the left factor and of the right one that it takes from there */
     double warps, stages;                           /* of a block; of the whole sum */
     double row_blocks, column_blocks, blocks, each; /* of the grid; `each`: of the busiest core */
     uint32_t held_most; /* blocks that a core holds, as far as registers and threads go */
@@ -103,11 +109,22 @@ void sx_block_work_of(const sx_block_problem *of_tiles, const sx_block_tiles *ti
 /* From the work of tiles with twice the steps in a stage to that of these: the same as sx_block_work_of. */
 void sx_block_work_halve(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                          sx_block_work *work);
+/* From the work of tiles to that of the same ones in clusters, or not in clusters. */
+void sx_block_work_share(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                         sx_block_work *work);
+/* No more than the work of any warps within these limits, for sx_cost_block_work_least; not where a copy engine
+ * copies. */
+void sx_block_work_any(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                       sx_block_work *work);
 /* sx_block_resident. */
 uint32_t sx_block_held(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                        const sx_block_work *work);
 /* None of these costs less. */
 double sx_cost_block_work_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                                const sx_block_work *work);
+/* Nor does one with fewer steps in a stage. It takes less time to find, and is further from the prices. `work` holds
+ * one block at least. */
+double sx_cost_block_warp_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                                 const sx_block_work *work);
 /* Cycles of the busiest core where cores hold `held` blocks, for any raster; the price with the one of the tiles. */
 double sx_block_cycles(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,

@@ -17,7 +17,8 @@
  *
  * Latencies in cycles: A100, H100 and RTX 4090 Luo et al. 2024 (arXiv 2402.13499), measured by chasing pointers, and
  * for mma.m16n8k16 also Sun et al. 2023 (arXiv 2206.02874); those of the others are estimates: the RTX 3090 between
- * its neighbours, the B200 more than the H100 for its second die. The share of their rate that tensor cores reach by
+ * its neighbours, the B200 more than the H100 for its second die. Between blocks of a cluster: what Luo et al. measured
+ * on the network of a H100's multiprocessors, 180 cycles. The share of their rate that tensor cores reach by
  * mma.sync: H100 62 % (Luo et al.: the rest takes wgmma), A100 and RTX 95 % (the instruction at its issue rate, less
  * what feeding it costs: an estimate from Sun et al.), B200 an estimate: the rate of a multiprocessor of the H100.
  * The bandwidth of the second level, 64 bytes/ns for each multiprocessor: A100 5120 bytes a cycle (white paper: 67);
@@ -53,7 +54,7 @@
         .cores = 132, .ghz = 1.98, .l1_bytes = 262144, .l1_bytes_per_ns = 253.44,                \
         .l2_bytes = 397188, SHARED(228), .core_threads = 2048, .core_blocks = 32,                \
         .cluster_blocks = 8, .link_bytes_per_ns = 450, .flop_pj = 10.4, LATENCIES(29, 263, 479), \
-        .matrix_share = 0.62, .group_share = 0.88,                                               \
+        .cluster_latency = 180, .matrix_share = 0.62, .group_share = 0.88,                       \
         .rate = {{SX_F64, SX_UNIT_VECTOR, 33500},      {SX_I32, SX_UNIT_VECTOR, 33500},          \
                  {SX_F64, SX_UNIT_TENSOR, 66900},      {SX_F16, SX_UNIT_TENSOR, 989400},         \
                  {SX_BF16, SX_UNIT_TENSOR, 989400},    {SX_F8E4M3, SX_UNIT_TENSOR, 1978900},     \

@@ -344,19 +344,25 @@ static sx_code run_clusters(sx_ctx *cx, interpreter *in, sx_ptx_launch *launch, 
     if (launch->block_count == all * blocks) {
         return run(cx, in, launch, path);
     }
-    uint8_t *ran = sx_alloc(cx, all);
-    if (ran == NULL) {
+    uint8_t *asked = sx_alloc(cx, all + 1); /* and one that nobody asks for */
+    if (asked == NULL) {
         return cx->error.code;
     }
     for (uint64_t point = first; point < end; point++) {
         uint64_t n = cluster_of(launch, cluster, point);
         SX_ASSERT(n < all);
-        if (ran[n] == 0) {
-            ran[n] = 1;
-            launch->first_block = n * blocks;
-            launch->block_count = blocks;
+        asked[n] = 1;
+    }
+    for (uint64_t n = 0, begin = 0; n <= all; n++) { /* those that follow each other at once */
+        if (asked[n] != 0) {
+            continue;
+        }
+        if (n > begin) {
+            launch->first_block = begin * blocks;
+            launch->block_count = (n - begin) * blocks;
             SX_TRY(run(cx, in, launch, path));
         }
+        begin = n + 1;
     }
     return SX_OK;
 }

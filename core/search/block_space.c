@@ -21,6 +21,8 @@ static const int64_t matrix_warp_columns[] = {SX_BLOCK_WARP_COLUMNS_MAX, 64, 32,
 static const uint32_t thread_tiles[] = {8, 4, 2, 1};
 static const uint32_t depths[] = {2, 3, 4, 6, 8};
 static const uint32_t raster_of[] = {4, 8, 16};
+/* How often the bytes of a row of a stage are halved, and one. */
+#define STEPS_MAX 3
 /* Points of the space for each tile of a block, and of a warp, about. */
 #define INSIDE_WARP (3 * SX_COUNT(depths))
 #define INSIDE_BLOCK (SX_COUNT(matrix_warp_rows) * SX_COUNT(matrix_warp_columns) * INSIDE_WARP)
@@ -31,6 +33,12 @@ typedef struct {
     const sx_matrix_instruction *matrix; /* NULL: each thread multiplies by itself */
     int64_t element;                     /* bytes of the wider factor */
     bool crowded;                        /* small tiles make more blocks than a launch has */
+    bool clusters;                       /* by the copy engine, on a device that has them */
+    bool cluster[2];                     /* of `t`, along the columns and along the rows */
+    /* Where threads copy: the most steps of a stage, and as often as they are halved, what all warps cost at least. */
+    int64_t steps_most;
+    uint32_t steps_count;
+    double steps_least[STEPS_MAX];
     sx_block_tiles t;
     sx_block_problem of_tiles; /* of `t`: with slices apart or in turn */
     sx_block_work work;        /* of `t`, for any stages, slots and rows visited together */
@@ -87,28 +95,56 @@ static int64_t power_above(int64_t x)
     return power;
 }
 
-/* The tiles as bounds want them: with the most rows of blocks that may be visited together. */
-static sx_block_tiles any_raster(const blocks *b)
+/* Do blocks follow an order of their own, or in clusters? Not where their slices are apart or one text serves several
+ * extents. */
+static bool is_ordered(const blocks *b)
+{
+    return !b->t.apart && !b->space->a->steady;
+}
+
+/* The tiles in clusters along the rows or along the columns. */
+static void set_cluster(sx_block_tiles *t, bool along_rows)
+{
+    t->cluster_rows = along_rows ? SX_BLOCK_CLUSTER : 0;
+    t->cluster_columns = along_rows ? 0 : SX_BLOCK_CLUSTER;
+}
+
+/* Blocks of so many rows and columns, and the orders that they may have. */
+static void set_block(blocks *b, int64_t rows, int64_t columns)
+{
+    b->t.rows = rows;
+    b->t.columns = columns;
+    b->cluster[0] = b->cluster[1] = false;
+    for (uint32_t i = 0; i < 2 && b->clusters; i++) {
+        sx_block_tiles t = b->t;
+        set_cluster(&t, i != 0);
+        b->cluster[i] = is_ordered(b) && sx_block_has_cluster(&b->of_tiles, &t);
+    }
+}
+
+/* The tiles as bounds want them: with the most rows of blocks that may be visited together, and all clusters. */
+static sx_block_tiles any_order(const blocks *b)
 {
     sx_block_tiles any = b->t;
-    bool none = any.apart || b->space->a->steady;
-    any.raster = none ? 0 : raster_of[SX_COUNT(raster_of) - 1];
+    any.raster = is_ordered(b) ? raster_of[SX_COUNT(raster_of) - 1] : 0;
+    any.cluster_rows = b->cluster[1] ? SX_BLOCK_CLUSTER : 0;
+    any.cluster_columns = b->cluster[0] ? SX_BLOCK_CLUSTER : 0;
     return any;
 }
 
 /* With the rows of blocks that are best visited together: the fewest of equal ones. */
-static double price_raster(blocks *b, uint32_t held)
+static double price_raster(blocks *b, const sx_block_work *work, uint32_t held)
 {
-    double cycles = sx_block_cycles(&b->of_tiles, &b->t, &b->work, held);
+    double cycles = sx_block_cycles(&b->of_tiles, &b->t, work, held);
     b->t.raster = 0;
-    double least = sx_cost_block_cycles(&b->of_tiles, &b->t, &b->work, held, cycles);
+    double least = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
     uint32_t best = 0;
-    for (uint32_t i = 0; i < SX_COUNT(raster_of) && !b->t.apart && !b->space->a->steady; i++) {
+    for (uint32_t i = 0; i < SX_COUNT(raster_of) && is_ordered(b); i++) {
         b->t.raster = raster_of[i];
         if (!sx_block_has_raster(&b->of_tiles, &b->t)) {
             continue;
         }
-        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, &b->work, held, cycles);
+        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
         best = ns < least ? raster_of[i] : best;
         least = ns < least ? ns : least;
     }
@@ -142,6 +178,24 @@ static sx_code price_walk(blocks *b, uint32_t held, double *least)
     return SX_OK;
 }
 
+/* The same tiles in clusters along the rows or the columns, where that costs less than `least`. */
+static sx_code price_clusters(blocks *b, uint32_t held, double *least)
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (!b->cluster[i]) {
+            continue;
+        }
+        set_cluster(&b->t, i != 0);
+        sx_block_work work = b->work;
+        sx_block_work_share(&b->of_tiles, &b->t, &work);
+        double ns = price_raster(b, &work, held);
+        SX_TRY(ns < *least ? keep_block(b, ns) : SX_OK);
+        *least = ns < *least ? ns : *least;
+        b->t.cluster_rows = b->t.cluster_columns = 0;
+    }
+    return SX_OK;
+}
+
 /* A block with so many stages, whose results threads store or, where it can, the copy engine: from two slots of each
  * group of warps, or from one where a core holds more blocks then. The least price. */
 static sx_code price_stores(blocks *b, double *least)
@@ -161,9 +215,10 @@ static sx_code price_stores(blocks *b, double *least)
             continue;
         }
         before = held;
-        double ns = price_raster(b, held);
+        double ns = price_raster(b, &b->work, held);
         SX_TRY(keep_block(b, ns));
         SX_TRY(price_walk(b, held, &ns));
+        SX_TRY(price_clusters(b, held, &ns));
         *least = *least == 0 || ns < *least ? ns : *least;
     }
     b->t.stores = b->t.raster = 0;
@@ -178,7 +233,7 @@ static sx_code price_depths(blocks *b)
     if (b->space->held_max != 0 && b->t.warp_rows * b->t.warp_columns > b->space->held_max) {
         return sx_search_drop(b->space, &result->dropped_resources, (uint32_t)SX_COUNT(depths));
     }
-    sx_block_tiles any = any_raster(b);
+    sx_block_tiles any = any_order(b);
     if (!sx_search_wants(b->space, sx_cost_block_work_least(&b->of_tiles, &any, &b->work))) {
         return sx_search_drop(b->space, &result->dropped_bound, (uint32_t)SX_COUNT(depths));
     }
@@ -203,25 +258,77 @@ static sx_code price_depths(blocks *b)
     return SX_OK;
 }
 
-static sx_code price_steps(blocks *b)
+/* Drops a tile of a warp whatever its stages are: it does not fit, or cannot be among the best. */
+static sx_code drop_warp(blocks *b, bool *dropped)
+{
+    sx_search_result *result = b->space->result;
+    sx_block_tiles any = any_order(b);
+    bool fits = b->work.held_most > 0;
+    *dropped =
+        !fits || !sx_search_wants(b->space, sx_cost_block_warp_least(&b->of_tiles, &any, &b->work));
+    uint32_t *phase = fits ? &result->dropped_bound : &result->dropped_resources;
+    return *dropped ? sx_search_drop(b->space, phase, (uint32_t)INSIDE_WARP) : SX_OK;
+}
+
+/* The steps of a stage, by halves, from the most that are of use. */
+static void find_steps(blocks *b)
 {
     int64_t least = sx_max_i64(STAGE_BYTES_LEAST / b->element, b->t.matrix_steps);
     int64_t sum = power_above(b->space->a->extent[SX_ROLE_SUM]);
-    bool first = true;
-    for (int64_t steps = SX_BLOCK_STAGE_BYTES_MAX / b->element; steps >= least; steps /= 2) {
-        if (steps > sum && steps > least) { /* the rest of every stage would be zeros */
-            SX_TRY(sx_search_drop(b->space, &b->space->result->dropped_alignment,
-                                  (uint32_t)SX_COUNT(depths)));
-            continue;
-        }
-        b->t.steps = steps;
-        if (first) {
-            sx_block_work_of(&b->of_tiles, &b->t, &b->work);
-        } else {
+    int64_t most = SX_BLOCK_STAGE_BYTES_MAX / b->element;
+    while (most > least && most > sum) { /* the rest of every stage would be zeros */
+        most /= 2;
+    }
+    b->steps_most = most;
+    b->steps_count = 0;
+    for (; most >= least; most /= 2) {
+        SX_ASSERT(b->steps_count < STEPS_MAX);
+        b->steps_least[b->steps_count++] = 0;
+    }
+}
+
+/* May any warps be among the best with some number of steps? */
+static bool wants_steps(const blocks *b)
+{
+    bool wants = false;
+    for (uint32_t i = 0; i < b->steps_count; i++) {
+        wants = wants || sx_search_wants(b->space, b->steps_least[i]);
+    }
+    return wants;
+}
+
+/* What any warps cost with each number of steps, at least. */
+static void bound_steps(blocks *b)
+{
+    sx_block_tiles any = any_order(b);
+    any.steps = b->steps_most;
+    for (uint32_t i = 0; i < b->steps_count; i++) {
+        sx_block_work work;
+        sx_block_work_any(&b->of_tiles, &any, &work);
+        b->steps_least[i] =
+            work.held_most > 0 ? sx_cost_block_work_least(&b->of_tiles, &any, &work) : 0;
+        any.steps /= 2;
+    }
+}
+
+static sx_code price_steps(blocks *b)
+{
+    b->t.steps = b->steps_most;
+    if (!wants_steps(b)) {
+        return sx_search_drop(b->space, &b->space->result->dropped_bound, (uint32_t)INSIDE_WARP);
+    }
+    bool dropped;
+    sx_block_work_of(&b->of_tiles, &b->t, &b->work);
+    SX_TRY(drop_warp(b, &dropped));
+    for (uint32_t i = 0; i < b->steps_count && !dropped; i++) {
+        if (i > 0) {
+            b->t.steps /= 2;
             sx_block_work_halve(&b->of_tiles, &b->t, &b->work);
         }
-        first = false;
-        SX_TRY(price_depths(b));
+        SX_TRY(sx_search_wants(b->space, b->steps_least[i])
+                   ? price_depths(b)
+                   : sx_search_drop(b->space, &b->space->result->dropped_bound,
+                                    (uint32_t)SX_COUNT(depths)));
     }
     return SX_OK;
 }
@@ -313,10 +420,10 @@ static sx_code price_group_rows(blocks *b)
     sx_search_result *result = b->space->result;
     const int64_t *extent = b->space->a->extent;
     for (uint32_t r = 0; r < SX_COUNT(group_rows); r++) {
-        b->t.rows = group_rows[r];
+        set_block(b, group_rows[r], b->t.columns);
         bool high = b->t.rows > SX_GROUP_ROWS && b->t.rows >= 2 * extent[SX_ROLE_ROW];
         bool fits = !high && can_launch(b, b->t.rows, b->t.columns);
-        sx_block_tiles any = any_raster(b);
+        sx_block_tiles any = any_order(b);
         bool wanted = fits && sx_search_wants(b->space, sx_cost_block_least(b->problem, &any));
         if (!wanted) {
             uint32_t *phase = !fits ? &result->dropped_alignment : &result->dropped_bound;
@@ -393,14 +500,13 @@ static sx_code order_blocks(blocks *b, tile *order, uint32_t *count)
     *count = 0;
     for (uint32_t r = 0; r < SX_COUNT(block_rows); r++) {
         for (uint32_t c = 0; c < SX_COUNT(block_columns); c++) {
-            b->t.rows = block_rows[r];
-            b->t.columns = block_columns[c];
+            set_block(b, block_rows[r], block_columns[c]);
             uint32_t *phase = block_phase(b);
             if (phase != NULL) {
                 SX_TRY(sx_search_drop(b->space, phase, (uint32_t)INSIDE_BLOCK));
                 continue;
             }
-            sx_block_tiles any = any_raster(b);
+            sx_block_tiles any = any_order(b);
             double ns = sx_cost_block_least(b->problem, &any);
             uint32_t at = (*count)++;
             for (; at > 0 && order[at - 1].least_ns > ns; at--) {
@@ -418,13 +524,19 @@ static sx_code price_blocks(blocks *b)
                              block_columns[SX_COUNT(block_columns) - 1]);
     tile order[SX_COUNT(block_rows) * SX_COUNT(block_columns)];
     uint32_t count;
+    find_steps(b);
     SX_TRY(order_blocks(b, order, &count));
     for (uint32_t i = 0; i < count; i++) {
-        b->t.rows = order[i].rows;
-        b->t.columns = order[i].columns;
+        set_block(b, order[i].rows, order[i].columns);
         if (!sx_search_wants(b->space, order[i].least_ns)) { /* nor any that follows */
             return sx_search_drop(b->space, &b->space->result->dropped_bound,
                                   (count - i) * (uint32_t)INSIDE_BLOCK);
+        }
+        bound_steps(b);
+        if (!wants_steps(b)) {
+            SX_TRY(
+                sx_search_drop(b->space, &b->space->result->dropped_bound, (uint32_t)INSIDE_BLOCK));
+            continue;
         }
         SX_TRY(b->matrix != NULL ? price_matrix_warps(b) : price_lane_warps(b));
     }
@@ -452,6 +564,7 @@ static sx_code search_side(sx_search_space *space, const sx_matrix_instruction *
         b.t.slice = sx_matrix_slice(matrix, a->extent[SX_ROLE_SUM]);
     }
     bool engine = sx_block_by_engine(&b.t);
+    b.clusters = engine && space->device->cluster_blocks >= SX_BLOCK_CLUSTER;
     if (matrix != NULL &&
         !can_launch(&b, engine ? group_rows[0] : block_rows[0], block_columns[0])) {
         if (swapped) {

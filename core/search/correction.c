@@ -10,14 +10,15 @@
 #define CONSTANT 1e-12 /* of the square of a feature: rounding alone */
 
 /* ---- features ---- */
-/* Rows, columns, depth; in the grid, in loops, inside of them. */
+/* Rows, columns, depth; in the grid (blocks of clusters, too), in loops, inside of them. */
 static int place_of(const sx_level *level)
 {
     int axis = level->axis == SX_ROLE_ROW      ? 0
                : level->axis == SX_ROLE_COLUMN ? 1
                : level->axis == SX_ROLE_SUM    ? 2
                                                : -1;
-    int kind = level->bind == SX_BIND_GRID ? 0 : level->bind == SX_BIND_LOOP ? 1 : 2;
+    bool grid = level->bind == SX_BIND_GRID || level->bind == SX_BIND_CLUSTER;
+    int kind = grid ? 0 : level->bind == SX_BIND_LOOP ? 1 : 2;
     return axis < 0 ? -1 : 3 * kind + axis;
 }
 

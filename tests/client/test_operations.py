@@ -416,15 +416,27 @@ def test_products_by_the_copy_engine():
 
 
 def test_blocks_that_walk():
-    """272 tiles by the 132 blocks that a device holds at once: the module is verified, and says how it is launched."""
+    """289 tiles by the 132 blocks that a device holds at once: the module is verified, and says how it is launched."""
     module = TMP / "walk.sxm"
-    sx("compile", "--gemm", "17408x256x256", "--dtype", "bf16", "--target", "h100", "--assembler", "none",
+    sx("compile", "--gemm", "2176x4352x128", "--dtype", "bf16", "--target", "h100", "--assembler", "none",
        "--verify-flops", "1", "-o", module)
     text = sx("explain", "--all", module).stdout
-    assert " blocks(132)" in text and "132 blocks walk over 272 tiles" in text, text
+    assert " blocks(132)" in text and "132 blocks walk over 289 tiles" in text, text
     assert "blocks, which the others are like" in text, text
     kernel = json.loads(sx("module", "show", module, "--json").stdout)["kernels"][0]
     assert [part["walkers"] for part in kernel["parts"]] == [132], kernel
+
+
+def test_blocks_in_clusters():
+    """Blocks that share a factor fetch it once: the module is verified, and says so; other devices have no clusters."""
+    module = TMP / "cluster.sxm"
+    for target, clusters in (("h100", True), ("a100", False)):
+        sx("compile", "--gemm", "512x1024x1024", "--dtype", "bf16", "--target", target, "--assembler", "none",
+           "--verify-flops", "1", "-o", module)
+        text = sx("explain", "--all", module).stdout
+        assert (" cluster(" in text) == ("clusters of 2 blocks side by side" in text) == clusters, text
+        checks = json.loads(sx("explain", "--json", module).stdout)["checks"]
+        assert checks and all(c["passed"] for c in checks), checks
 
 
 def test_matrix_instructions_under_every_epilogue():

@@ -31,17 +31,59 @@ static double work_least(const sweep *s, const sx_block_tiles *any)
     return sx_cost_block_work_least(&of_tiles, any, &work);
 }
 
+/* The bound of all steps of a stage from the most on, and the one of all warps. */
+static double warps_least(const sweep *s, const sx_block_tiles *any)
+{
+    sx_block_problem of_tiles;
+    sx_block_work work;
+    sx_block_tiles most = *any;
+    most.steps = 128 / sx_dtype_bytes(s->a->input[s->a->lhs].dtype);
+    sx_block_problem_of_tiles(&s->problem, any, &of_tiles);
+    sx_block_work_of(&of_tiles, &most, &work);
+    double least = sx_cost_block_warp_least(&of_tiles, &most, &work);
+    if (!sx_block_by_engine(any)) {
+        sx_block_work_any(&of_tiles, any, &work);
+        least = larger(least, sx_cost_block_work_least(&of_tiles, any, &work));
+    }
+    return least;
+}
+
 static void price(sweep *s)
 {
     double ns = sx_cost_block(&s->problem, &s->t);
     sx_block_tiles any = s->t;
-    any.raster = s->t.apart || s->a->steady ? 0 : RASTER_MOST;
+    bool ordered = !s->t.apart && !s->a->steady;
+    any.raster = ordered ? RASTER_MOST : 0;
+    any.cluster_rows = ordered ? 2 : 0;
+    any.cluster_columns = ordered ? 2 : 0;
     s->out->count++;
     s->out->bound_worst = larger(s->out->bound_worst, sx_cost_block_least(&s->problem, &any) / ns);
     s->out->bound_worst = larger(s->out->bound_worst, work_least(s, &any) / ns);
+    s->out->bound_worst = larger(s->out->bound_worst, warps_least(s, &any) / ns);
     if (s->out->least_ns <= 0 || ns < s->out->least_ns) {
         s->out->least_ns = ns;
         s->out->best = s->t;
+    }
+}
+
+/* Two blocks side by side, where as many blocks stand there as pairs have, and the copy engine copies halves of what
+ * they share: 16 rows or columns at least. */
+static void sweep_clusters(sweep *s)
+{
+    int64_t down = sx_ceil_div_i64(s->a->extent[SX_ROLE_ROW], s->t.rows);
+    int64_t across = sx_ceil_div_i64(s->a->extent[SX_ROLE_COLUMN], s->t.columns);
+    bool pairs = s->matrix != NULL && s->matrix->rows >= SX_GROUP_ROWS && !s->t.apart &&
+                 !s->a->steady && s->device->cluster_blocks >= 2 && s->device->cores % 2 == 0 &&
+                 s->a->extent[SX_ROLE_BATCH] <= SX_GRID_YZ_MAX && down <= SX_GRID_YZ_MAX;
+    if (pairs && down % 2 == 0 && s->t.columns >= 16) {
+        s->t.cluster_rows = 2;
+        price(s);
+        s->t.cluster_rows = 0;
+    }
+    if (pairs && across % 2 == 0 && s->t.rows >= 16) {
+        s->t.cluster_columns = 2;
+        price(s);
+        s->t.cluster_columns = 0;
     }
 }
 
@@ -57,6 +99,7 @@ static void sweep_raster(sweep *s)
                 price(s);
                 s->t.walkers = 0;
             }
+            sweep_clusters(s);
         }
     }
     s->t.raster = 0;

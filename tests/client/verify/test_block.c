@@ -437,12 +437,12 @@ static const char product_text[] =
     "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[900, 1080]\n"
     "return %y as \"y\"\n}\n";
 
-/* So many tiles that blocks walk: 272 for 132 cores. */
+/* So many tiles that blocks walk, 289 for 132 cores; no pairs of them are clusters. */
 static const char walked_text[] =
     "sx 1\ngraph \"g\" () {\n"
-    "%x = parameter {name = \"x\", weight = 0} : bf16[1024, 512]\n"
-    "%c = parameter {name = \"c\", weight = 0} : bf16[512, 4352]\n"
-    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[1024, 4352]\n"
+    "%x = parameter {name = \"x\", weight = 0} : bf16[2176, 128]\n"
+    "%c = parameter {name = \"c\", weight = 0} : bf16[128, 4352]\n"
+    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[2176, 4352]\n"
     "return %y as \"y\"\n}\n";
 
 /* Verifies the product with the block at every end alone. `moved`: the first index of a block is multiplied by one less

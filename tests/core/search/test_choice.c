@@ -66,12 +66,15 @@ static void check_whole_space(const shape *s, const sx_analysis *a, const sx_dev
 {
     const sx_target *target = sx_target_find(NULL, device->target);
     sx_test_sweep sweep;
-    if (found->matrix_count == 0) {
+    if (found->matrix_count > 0) {
+        sx_test_sweep_blocks(
+            device, a, sx_search_matrix(a, target->matrix, sx_search_matrices(device, target)),
+            SX_SIDES_BOTH, &sweep);
+    } else if (device->block_threads > 0 && s->dtype == SX_F32) { /* or the loop IR */
+        sx_test_sweep_blocks(device, a, NULL, SX_SIDES_PLAIN, &sweep);
+    } else {
         return;
     }
-    sx_test_sweep_blocks(device, a,
-                         sx_search_matrix(a, target->matrix, sx_search_matrices(device, target)),
-                         SX_SIDES_BOTH, &sweep);
     ck_assert_msg(sweep.least_ns >= 0.99 * found->best[0].cost_ns && sweep.bound_worst <= 1,
                   "%s: %s %lld of %lld x %lld x %lld: %.1f ns, %.1f in %llu, bounds %.9f",
                   device->name, sx_dtype_name(s->dtype), (long long)s->b, (long long)s->m,

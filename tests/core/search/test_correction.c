@@ -58,6 +58,32 @@ static sx_measured made_up(uint64_t seed, double noise)
     return m;
 }
 
+/* What a block has of the grid counts, be it a block of a cluster or not. */
+START_TEST(test_blocks_of_clusters)
+{
+    static const char inside[] = "loop(k/64) warp(m/64, n/256) matrix(m/64, n/256, k/16) "
+                                 "stage(arg0: shared x4, arg1: shared x4)";
+    static const char *const grid[] = {
+        "grid(b, m/128, n/256) ", "grid(b, m/256, n/256) cluster(m/128) ",
+        "grid(b, m/128, n/512) cluster(n/256) ", "grid(b, m/256, n/256) "};
+    sx_correction c = {.kernels = 0};
+    double factor[SX_COUNT(grid)];
+    for (uint32_t i = 0; i < SX_CORRECTION_FEATURES; i++) {
+        c.weight[i] = 1e-4 * (1 + i);
+    }
+    for (uint32_t i = 0; i < SX_COUNT(grid); i++) {
+        char text[256];
+        sx_schedule schedule;
+        (void)snprintf(text, sizeof(text), "%s%s", grid[i], inside);
+        ck_sx_ok(&cx, sx_schedule_parse(&cx, sx_span_of(text), &schedule));
+        factor[i] = sx_correction_factor(&c, &schedule);
+    }
+    ck_assert_double_eq(factor[0], factor[1]);
+    ck_assert_double_eq(factor[0], factor[2]);
+    ck_assert_double_ne(factor[0], factor[3]);
+}
+END_TEST
+
 START_TEST(test_what_is_hidden_is_found)
 {
     sx_measured m = made_up(sx_test_seed(), 0.02);
@@ -160,6 +186,7 @@ int main(void)
     TCase *tcase = tcase_create("correction");
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_what_is_hidden_is_found);
+    tcase_add_test(tcase, test_blocks_of_clusters);
     tcase_add_test(tcase, test_left_out);
     tcase_add_test(tcase, test_text);
     tcase_add_test(tcase, test_behind_rows);

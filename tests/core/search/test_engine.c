@@ -31,6 +31,13 @@ static bool by_engine(const tiles_case *c)
     return matrix->warps > 1;
 }
 
+static const sx_device *device_of_h100(void)
+{
+    const sx_device *device;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    return device;
+}
+
 /* The engine needs rows of 16 bytes: of the sum on the left, of the sum or of the columns on the right. */
 static const struct {
     int64_t n, k;
@@ -220,12 +227,13 @@ START_TEST(test_walk)
     } some[] = {{1, 4096, 4096, 2048, true}, {1, 16384, 16384, 1024, true},
                 {3, 2048, 2048, 512, true},  {1, 1536, 2816, 1024, false},
                 {1, 256, 512, 2048, false},  {1, 16, 4096, 4096, false}};
-    const sx_device *device;
+    sx_device alone = *device_of_h100();
+    const sx_device *device = &alone;
     sx_search_result found;
     sx_block_tiles t;
     sx_block_problem problem;
     sx_analysis of_blocks;
-    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
+    alone.cluster_blocks = 1; /* which would cost less */
     tiles_case c = {
         .dtype = SX_BF16, .b = some[_i].b, .m = some[_i].m, .n = some[_i].n, .k = some[_i].k};
     node n = tiles_node(&cx, &c);
@@ -261,6 +269,81 @@ START_TEST(test_walk)
 }
 END_TEST
 
+static bool has_cluster(const sx_search_candidate *candidate)
+{
+    sx_block_tiles t;
+    ck_assert(sx_block_tiles_of(&candidate->schedule, &t));
+    return t.cluster_rows + t.cluster_columns > 0;
+}
+
+static uint32_t count_clusters(const sx_analysis *a, const sx_device *device)
+{
+    sx_search_result found;
+    uint32_t count = 0;
+    ck_sx_ok(&cx, sx_search_block(&cx, a, device, instruction_of(a), SX_SIDES_PLAIN, SX_SEARCH_KEEP,
+                                  &found));
+    for (uint32_t i = 0; i < found.best_count; i++) {
+        count += has_cluster(&found.best[i]) ? 1 : 0;
+    }
+    return count;
+}
+
+/* Two blocks that share a factor read it once from the second level: taken where that is what a stage waits for, and
+ * where pairs of blocks divide the grid. What a cluster costs is in its price: with a faster second level it is more
+ * than that of the blocks alone. */
+START_TEST(test_clusters)
+{
+    static const struct {
+        int64_t b, m, n, k;
+        bool clusters;
+    } some[] = {{1, 4096, 4096, 4096, true},  {1, 512, 4096, 4096, true},
+                {4, 1024, 1024, 1024, true},  {1, 64, 8192, 4096, true},
+                {1, 4096, 4096, 16384, true}, {1, 192, 8, 4096, false},
+                {5, 64, 8, 4096, false}};
+    sx_device device = *device_of_h100();
+    sx_search_result found;
+    sx_block_tiles t;
+    sx_block_problem problem;
+    sx_analysis of_blocks;
+    tiles_case c = {
+        .dtype = SX_BF16, .b = some[_i].b, .m = some[_i].m, .n = some[_i].n, .k = some[_i].k};
+    node n = tiles_node(&cx, &c);
+    sx_analysis a = *analysis_of(&cx, &n);
+    ck_sx_ok(&cx, sx_search_block(&cx, &a, &device, instruction_of(&a), SX_SIDES_PLAIN,
+                                  SX_SEARCH_KEEP, &found));
+    ck_assert_int_eq(has_cluster(&found.best[0]), some[_i].clusters);
+    ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
+    sx_analysis_of_blocks(&a, &of_blocks);
+    sx_block_problem_of(&device, &of_blocks, &problem);
+    double own = sx_cost_block(&problem, &t);
+    ck_assert_double_eq(own, found.best[0].cost_ns);
+    if (!some[_i].clusters) {
+        return;
+    }
+    ck_assert(sx_block_has_cluster(&problem, &t) && own > found.floor_ns);
+    sx_block_tiles alone = t;
+    alone.cluster_rows = alone.cluster_columns = 0;
+    ck_assert_double_lt(own, sx_cost_block(&problem, &alone));
+    device.cluster_latency *= 4; /* of the word of the other block */
+    ck_assert_double_lt(own, sx_cost_block(&problem, &t));
+    device.cluster_latency = 0; /* not known: by way of the second level */
+    double unknown = sx_cost_block(&problem, &t);
+    device.cluster_latency = device.l2_latency;
+    ck_assert_double_eq(unknown, sx_cost_block(&problem, &t));
+    device.l2_bytes_per_ns *= 1e4;
+    ck_assert_double_gt(sx_cost_block(&problem, &t), sx_cost_block(&problem, &alone));
+    ck_assert_uint_eq(count_clusters(&a, &device), 0);
+    device = *device_of_h100();
+    device.cluster_blocks = 1;
+    ck_assert_uint_eq(count_clusters(&a, &device), 0);
+    device = *device_of_h100();
+    device.cores = 131; /* without pairs */
+    ck_assert_uint_eq(count_clusters(&a, &device), 0);
+    a.steady = true;
+    ck_assert_uint_eq(count_clusters(&a, device_of_h100()), 0);
+}
+END_TEST
+
 /* Tensor cores set the price of large products: less than warps alone could give, no less than the share says. */
 START_TEST(test_large_products)
 {
@@ -291,6 +374,7 @@ int main(void)
     tcase_add_test(cases, test_large_products);
     tcase_add_loop_test(cases, test_raster, 0, 3);
     tcase_add_loop_test(cases, test_walk, 0, 6);
+    tcase_add_loop_test(cases, test_clusters, 0, 7);
     tcase_add_loop_test(cases, test_stores, 0, (int)SX_COUNT(stores));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
