@@ -605,8 +605,9 @@ static sx_code compare_others(sx_ctx *cx, state *t, const piece *p, uint64_t num
     return SX_OK;
 }
 
-/* Runs the piece under a schedule of the whole. Results of fewer columns may be none that a copy engine can store, and
- * fewer rows none that are visited together: then threads store them, and rows follow each other. */
+/* Runs the piece under a schedule of the whole. Results of fewer columns may be none that a copy engine can store,
+ * fewer rows none that are visited together, and clusters may divide neither: then threads store them, rows follow each
+ * other, and blocks are alone. */
 static sx_code run_under(sx_ctx *cx, state *t, const piece *p, const sx_schedule *schedule,
                          uint64_t order, uint64_t *numerics, uint8_t **bits)
 {
@@ -614,12 +615,14 @@ static sx_code run_under(sx_ctx *cx, state *t, const piece *p, const sx_schedule
     sx_block_tiles tiles;
     sx_code code = run_piece(cx, t->s, p, schedule, order, numerics, bits, instructions);
     if (code != SX_UNIMPLEMENTED || !sx_block_tiles_of(schedule, &tiles) ||
-        tiles.stores + tiles.raster + tiles.walkers == 0) {
+        tiles.stores + tiles.raster + tiles.walkers + tiles.cluster_rows + tiles.cluster_columns ==
+            0) {
         return code;
     }
     sx_ctx_reset_error(cx);
     sx_schedule plain;
     tiles.stores = tiles.raster = tiles.walkers = 0;
+    tiles.cluster_rows = tiles.cluster_columns = 0;
     sx_schedule_block(&tiles, &plain);
     return run_piece(cx, t->s, p, &plain, order, numerics, bits, instructions);
 }
@@ -805,6 +808,11 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         tiles.stores = tiles.apart ? 0 : tiles.stores;
         tiles.walkers = tiles.apart ? 0 : tiles.walkers;
         tiles.raster = tiles.apart ? 0 : 2 * (uint32_t)sx_rng_below(&t->rng, 2);
+        if (matrix->warps > 1 && !tiles.apart && tiles.walkers == 0) {
+            bool along_rows = sx_rng_below(&t->rng, 2) != 0;
+            tiles.cluster_rows = along_rows ? SX_BLOCK_CLUSTER : 0;
+            tiles.cluster_columns = along_rows ? 0 : SX_BLOCK_CLUSTER;
+        }
     } else {
         tiles.thread_rows = (uint32_t)draw_power(&t->rng, 0, 2);
         tiles.thread_columns = (uint32_t)draw_power(&t->rng, 0, 2);
