@@ -15,6 +15,10 @@
  * device's second level divided by multiprocessors. Laws of blocks: CUDA C++ programming guide, compute
  * capabilities 8.0, 8.6, 8.9, 9.0, 10.0; a block keeps 1 KiB of its shared memory for the system.
  *
+ * generic-sm80 is no machine: its limits are the least of compute capabilities 8.0, 8.6, 8.9 and 9.0 (shared memory,
+ * threads and blocks of a multiprocessor, its first level), and what is not a limit is that of the A100. So its modules
+ * run wherever the driver takes PTX of sm_80.
+ *
  * Latencies in cycles: A100, H100 and RTX 4090 Luo et al. 2024 (arXiv 2402.13499), measured by chasing pointers, and
  * for mma.m16n8k16 also Sun et al. 2023 (arXiv 2206.02874); those of the others are estimates: the RTX 3090 between
  * its neighbours, the B200 more than the H100 for its second die. Between blocks of a cluster: what Luo et al. measured
@@ -212,6 +216,34 @@ static const sx_device device_table[] = {
               {SX_F8E5M2, SX_UNIT_TENSOR, 330300},
               {SX_I8, SX_UNIT_TENSOR, 660600}},
      .rate_count = 7},
+    {.name = "generic-sm80",
+     .target = "sm_80",
+     .text = "any NVIDIA GPU from compute capability 8.0 on: the limits that all have, priced as "
+             "the A100",
+     WARPS(2),
+     HBM,
+     SHARED(100),
+     LATENCIES(29, 262, 466),
+     .matrix_share = 0.95,
+     .cores = 108,
+     .ghz = 1.41,
+     .l1_bytes = 131072,
+     .l1_bytes_per_ns = 180.48,
+     .l2_bytes = 388361,
+     .memory_bytes = 80e9,
+     .memory_bytes_per_ns = 2039,
+     .core_threads = 1536,
+     .core_blocks = 16,
+     .cluster_blocks = 1,
+     .link_bytes_per_ns = 300,
+     .flop_pj = 20.5,
+     .rate = {{SX_F64, SX_UNIT_VECTOR, 9700},
+              {SX_I32, SX_UNIT_VECTOR, 19500},
+              {SX_F64, SX_UNIT_TENSOR, 19500},
+              {SX_F16, SX_UNIT_TENSOR, 312000},
+              {SX_BF16, SX_UNIT_TENSOR, 312000},
+              {SX_I8, SX_UNIT_TENSOR, 624000}},
+     .rate_count = 6},
 };
 
 uint32_t sx_device_count(void)

@@ -1,5 +1,5 @@
-/* What is emitted for GPUs goes through a real assembler: every form of the table of PTX instructions, and a kernel of
- * every kind and element type. Nothing spills. Skipped where there is no CUDA toolkit. */
+/* What is emitted for GPUs goes through a real assembler: every form of the table of PTX instructions, and kernels of
+ * every family of kernels, element type, layout and target. Nothing spills. Skipped where there is no CUDA toolkit. */
 #include "tests/lib/test.h"
 
 #include <stdio.h>
@@ -9,6 +9,8 @@
 #include "client/assemble/assemble.h"
 #include "core/core.h"
 #include "core/ptx/ptx.h"
+#include "core/base/rng.h"
+#include "tests/client/assemble/families.h"
 #include "tests/core/ptx/forms.h"
 
 static sx_ctx cx;
@@ -81,7 +83,7 @@ START_TEST(test_every_form_assembles)
 }
 END_TEST
 
-/* ---- kernels of every kind and type ---- */
+/* ---- kernels of every family ---- */
 
 static uint32_t texts;
 
@@ -106,72 +108,64 @@ static sx_code assemble(void *self, sx_ctx *c, sx_span text, const char *target,
     return SX_OK;
 }
 
-#define KERNELS \
-    7 /* of eight operations, two of which may share one: a sum of rows, and what else walks them */
-/* A map, reductions along both dimensions, moves, and for numbers a contraction; for floats a softmax, too. */
-static void make_program(sx_dtype dtype, sx_buf *text)
-{
-    const char *name = sx_dtype_name(dtype);
-    bool numbers = dtype != SX_BOOL, real = sx_dtype_class_of(dtype) == SX_CLASS_FLOAT;
-    sx_buf_print(text, "sx 1\ngraph \"g\" {\n");
-    sx_buf_print(text, "  %%x = parameter {name = \"x\", weight = 0} : %s[45, 35]\n", name);
-    sx_buf_print(text, "  %%y = parameter {name = \"y\", weight = 0} : %s[35, 21]\n", name);
-    sx_buf_print(text, "  %%i = parameter {name = \"i\", weight = 0} : i64[7]\n");
-    sx_buf_print(text, "  %%0 = %s(%%x, %%x) : %s[45, 35]\n", numbers ? "add" : "xor", name);
-    sx_buf_print(text, "  %%1 = reduce(%%x) {dims = [0], reducer = add} : %s[35]\n", name);
-    sx_buf_print(text, "  %%2 = reduce(%%x) {dims = [1], reducer = add} : %s[45]\n", name);
-    sx_buf_print(text, "  %%3 = concatenate(%%x, %%0) {axis = 1} : %s[45, 70]\n", name);
-    sx_buf_print(text, "  %%4 = gather(%%x, %%i) {axis = 0} : %s[7, 35]\n", name);
-    sx_buf_print(text, "  %%5 = reverse(%%x) {dims = [0]} : %s[45, 35]\n", name);
-    sx_buf_print(text,
-                 numbers ? "  %%6 = dot_general(%%x, %%y) {lhs_contract = [1], rhs_contract "
-                           "= [0]} : %s[45, 21]\n"
-                         : "  %%6 = not(%%x) : %s[45, 35]\n",
-                 name);
-    sx_buf_print(text,
-                 real ? "  %%7 = softmax(%%x) {axis = 1} : %s[45, 35]\n"
-                      : "  %%7 = reverse(%%y) {dims = [1]} : %s[35, 21]\n",
-                 name);
-    sx_buf_put_text(text, "  return ");
-    for (uint32_t k = 0; k < 8; k++) {
-        sx_buf_print(text, "%s%%%u as \"o%u\"", k > 0 ? ", " : "", k, k);
-    }
-    sx_buf_put_text(text, "\n}\n");
-}
-
-static void compile(sx_dtype dtype, const char *device)
+static void compile(const family *f, sx_dtype dtype, uint32_t layout, const char *device)
 {
     sx_buf text;
     sx_image image;
     const sx_assembler assembler = {.assemble = assemble};
+    teardown(); /* the compilation before */
+    setup();
     sx_buf_init(&text, 1 << 16);
-    cx.stage_count = 0; /* of the compilation before */
-    make_program(dtype, &text);
+    family_print(f, dtype, layout, &text);
     sx_core_request request = {.ir = sx_buf_span(&text),
                                .target = sx_span_of(device),
                                .assembler = SX_SPAN_LITERAL("that of the test"),
                                .assemble = &assembler};
     sx_image_init(&image);
     sx_code code = sx_core_compile(&cx, &request, &image);
-    ck_assert_msg(code == SX_OK, "%s for %s: %s\n%.*s", sx_dtype_name(dtype), device, cx.error.text,
-                  (int)text.len, (const char *)text.ptr);
-    ck_assert_uint_ge(image.cubin.len / sizeof(sx_module_cubin), KERNELS);
+    ck_assert_msg(code == SX_OK, "%s of %s, layout %u, for %s: %s\n%.*s", f->name,
+                  sx_dtype_name(dtype), layout, device, cx.error.text, (int)text.len,
+                  (const char *)text.ptr);
+    ck_assert_uint_ge(image.cubin.len / sizeof(sx_module_cubin), 1);
     sx_image_fini(&image);
     sx_buf_fini(&text);
 }
 
-/* Each type on one device, in turns; bf16 also on that with the fewest instructions, and f32 on all of them. */
-START_TEST(test_every_kind_and_type_assembles)
+/* Devices for which this type and layout of a family are compiled. Products of f32 may also be rounded. */
+static const char *const devices[] = {
+    "a100",      "rtx3090",      "rtx4090",   "h100",         "h200",
+    "b200",      "generic-sm80", "a100+tf32", "rtx3090+tf32", "rtx4090+tf32",
+    "h100+tf32", "h200+tf32",    "b200+tf32",
+};
+#define DEVICES 7 /* without tf32 */
+
+/* Every family x type x layout x target: all of them with SX_FAMILIES=all, else one of each family, by the seed. */
+START_TEST(test_every_family_type_layout_and_target_assembles)
 {
-    static const char *const devices[] = {"a100", "rtx3090", "rtx4090", "h100", "b200"};
-    compile((sx_dtype)_i, devices[(uint32_t)_i % SX_COUNT(devices)]);
-    if (_i == (int)SX_BF16) {
-        compile((sx_dtype)_i, devices[0]);
+    const family *f = &families[_i];
+    const char *asked = getenv("SX_FAMILIES");
+    const bool all = asked != NULL && strcmp(asked, "all") == 0;
+    uint32_t count = 0, compiled = 0;
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    for (uint32_t pass = 0; pass < 2; pass++) { /* the first one counts */
+        const uint64_t chosen = pass == 0 ? UINT64_MAX : sx_rng_below(&rng, count);
+        uint32_t number = 0;
+        for (uint32_t t = 0; t < SX_DTYPE_COUNT; t++) {
+            bool rounds = t == SX_F32 && f->b > 0;
+            uint32_t kinds = rounds ? (uint32_t)SX_COUNT(devices) : DEVICES;
+            uint32_t cases = (f->types >> t & 1) != 0 ? family_layouts(f) * kinds : 0;
+            for (uint32_t i = 0; i < cases; i++, number++) {
+                if (pass == 1 && (all || number == chosen)) {
+                    compile(f, (sx_dtype)t, i / kinds, devices[i % kinds]);
+                    compiled++;
+                }
+            }
+        }
+        count = number;
     }
-    for (uint32_t d = 0; _i == (int)SX_F32 && d < SX_COUNT(devices); d++) {
-        compile(SX_F32, devices[d]);
-    }
-    ck_assert_uint_ge(texts, KERNELS);
+    (void)printf("%s: %u of %u\n", f->name, compiled, count);
+    ck_assert_uint_eq(compiled, all ? count : 1);
+    ck_assert_uint_ge(texts, compiled);
 }
 END_TEST
 
@@ -192,7 +186,9 @@ int main(void)
     TCase *cases = tcase_create("families");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_every_form_assembles, 0, (int)SX_COUNT(machines));
-    tcase_add_loop_test(cases, test_every_kind_and_type_assembles, 0, SX_DTYPE_COUNT);
+    tcase_set_timeout(cases, 3600); /* all of them, by hand */
+    tcase_add_loop_test(cases, test_every_family_type_layout_and_target_assembles, 0,
+                        (int)SX_COUNT(families));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
