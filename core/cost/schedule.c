@@ -259,6 +259,34 @@ static double extent(const pricing *p, sx_role role)
 
 /* ---- map and row kernels ---- */
 
+#define SECTOR_BYTES 32.0
+#define SQUARE_CYCLES \
+    160 /* 32 rows, 5 exchanges of lanes for each; a core does one for a warp in a cycle */
+
+/* Of a map, what lies apart along the lanes of a warp: the second level answers with 32 bytes for each such element,
+ * unless the warp turns it in registers. */
+static double lines_ns(const pricing *p, double points)
+{
+    const sx_device *device = p->device;
+    const sx_analysis *a = p->a;
+    double bytes = a->bytes;
+    if (a->kind != SX_KERNEL_MAP || a->lane == SX_NO_DIM) {
+        return 0;
+    }
+    if (sx_schedule_turned_rows(a, p->s) != SX_NO_DIM) {
+        return points * SQUARE_CYCLES / device->ghz / device->cores;
+    }
+    for (uint32_t k = 0; k < a->body->arg_count; k++) {
+        int64_t stride = a->view.stride[k][a->lane];
+        double elements = 1, apart = (double)stride * sx_dtype_bytes(a->input[k].dtype);
+        for (uint32_t d = 0; d < a->view.rank; d++) {
+            elements *= a->view.stride[k][d] != 0 ? (double)a->view.extent[d] : 1;
+        }
+        bytes += stride > 1 ? elements * fmin(SECTOR_BYTES, apart) : 0;
+    }
+    return bytes / device->l2_bytes_per_ns / device->cores;
+}
+
 /* A grid point works on whole vectors and fetches whole cache lines of every tensor. */
 static double price_rows(const pricing *p)
 {
@@ -277,6 +305,7 @@ static double price_rows(const pricing *p)
                      step(p, SX_ROLE_SUM, SX_BIND_WARP) > 0; /* blocks keep no values */
         work = again ? fmax(work, 2 * sx_device_compute_ns(device, a->arithmetic, false, a->work))
                      : work;
+        work = fmax(work, lines_ns(p, points));
         return sx_model_warp_rows_ns(device, a, p->s, points, work);
     }
     double rounds = ceil(points / device->cores);

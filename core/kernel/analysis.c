@@ -226,6 +226,9 @@ static double apart_along_lanes(const sx_analysis *a)
     return sum;
 }
 
+#define WARP_LANES 32
+#define WARP_SQUARES 2 /* that the threads of a warp hold at once: 32 registers of each */
+
 uint32_t sx_analysis_turned_rows(const sx_analysis *a, uint32_t lanes)
 {
     const sx_view *view = &a->view;
@@ -234,10 +237,13 @@ uint32_t sx_analysis_turned_rows(const sx_analysis *a, uint32_t lanes)
         a->lane_bytes != 4 || a->scattered == 0) {
         return SX_NO_DIM;
     }
-    uint32_t row = last - 1;
+    uint32_t row = last - 1, turned = 0;
+    bool warp = lanes == WARP_LANES;
     for (uint32_t k = 0; k < a->body->arg_count; k++) {
         bool apart = view->stride[k][last] > 1;
-        if (apart && (view->stride[k][row] != 1 || sx_dtype_bytes(a->input[k].dtype) != 4)) {
+        bool fits = warp || sx_dtype_bytes(a->input[k].dtype) == 4;
+        turned += apart ? 1 : 0;
+        if (apart && (view->stride[k][row] != 1 || !fits || (warp && turned > WARP_SQUARES))) {
             return SX_NO_DIM;
         }
     }
@@ -254,7 +260,8 @@ uint32_t sx_schedule_turned_rows(const sx_analysis *a, const sx_schedule *s)
     }
     int64_t rows = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
     int64_t columns = sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
-    bool whole = rows % lanes == 0 && columns >= a->view.extent[a->lane];
+    bool whole = lanes == WARP_LANES ? rows == lanes && columns == lanes /* a square each */
+                                     : rows % lanes == 0 && columns >= a->view.extent[a->lane];
     return whole ? row : SX_NO_DIM;
 }
 

@@ -68,6 +68,8 @@ uint32_t sx_lower_loaded(sx_lower *l, uint32_t argument, uint32_t raw);
 uint32_t sx_lower_load(sx_lower *l, uint32_t argument);
 /* `count` elements of the argument that lie side by side from the position on. */
 uint32_t sx_lower_load_along(sx_lower *l, uint32_t argument, uint32_t count);
+/* The same as its bits lie in memory, for sx_lower_loaded. */
+uint32_t sx_lower_load_raw_along(sx_lower *l, uint32_t argument, uint32_t count);
 void sx_lower_store_out(sx_lower *l, uint32_t value,
                         sx_dtype dtype); /* `valid` lanes to the result */
 /* The same in two: as elements of the result lie in memory, and there. */

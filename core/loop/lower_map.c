@@ -156,6 +156,7 @@ typedef struct {
     uint32_t count;
     uint32_t mask[SX_TURN_STAGES];
     uint32_t workspace; /* a square of `lanes` rows for each of them */
+    uint32_t rows;      /* of a square, where threads keep it */
 } turning;
 
 static sx_addr square_address(const sx_lower *l, const turning *t, uint32_t which, int64_t line)
@@ -249,16 +250,22 @@ static void emit_squares(sx_lower *l, int64_t length)
     }
 }
 
-static sx_code lower_turned(sx_lower *l, uint32_t row)
+static turning turning_of(const sx_lower *l, uint32_t row)
 {
     turning t = {.row = row};
-    uint32_t outer[SX_RANK_MAX];
-    uint32_t outer_count = 0;
     for (uint32_t k = 0; k < l->body->arg_count; k++) {
         if (l->view.stride[k][l->vector_dim] > 1) {
             t.argument[t.count++] = k;
         }
     }
+    return t;
+}
+
+static sx_code lower_turned(sx_lower *l, uint32_t row)
+{
+    turning t = turning_of(l, row);
+    uint32_t outer[SX_RANK_MAX];
+    uint32_t outer_count = 0;
     for (uint32_t d = 0; d < row; d++) {
         outer[outer_count++] = d;
     }
@@ -268,6 +275,94 @@ static sx_code lower_turned(sx_lower *l, uint32_t row)
     l->self = &t;
     int64_t rows = sx_schedule_step(l->schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
     return sx_lower_parts(l, outer, outer_count, 1, row, rows, emit_squares);
+}
+
+/* ---- the same by the threads of a warp: a square is a point of the grid, and its rows stay in registers ---- */
+static void emit_square(sx_lower *l, int64_t columns)
+{
+    turning *t = l->self;
+    uint32_t line[SX_FUSED_ARGS_MAX][SX_LOOP_LANES_MAX], made[SX_FUSED_RESULTS_MAX];
+    uint32_t d = l->vector_dim, valid = (uint32_t)columns;
+    int64_t column = l->at[d].constant, start = l->at[t->row].constant;
+    sx_lower_turn_masks(l, t->mask);
+    for (uint32_t k = 0; k < t->count; k++) { /* all loads are in flight together */
+        for (uint32_t j = 0; j < l->lanes; j++) {
+            l->at[d].constant = column + j;
+            line[k][j] = j < valid ? sx_lower_load_raw_along(l, t->argument[k], t->rows)
+                                   : sx_loop_bits(&l->b, 0);
+        }
+        l->at[d].constant = column;
+    }
+    for (uint32_t k = 0; k < t->count; k++) {
+        sx_lower_turn(l, line[k], t->mask);
+    }
+    l->valid = valid;
+    for (uint32_t r = 0; r < t->rows; r++) {
+        l->at[t->row].constant = start + r;
+        sx_lower_move(l);
+        for (uint32_t i = 0; i < l->body->instr_count; i++) {
+            const sx_instr *in = &l->body->instr[i];
+            for (uint32_t k = 0; in->kind == SX_BODY_ARG && k < t->count; k++) {
+                if (in->x == t->argument[k]) {
+                    l->reg[i] = sx_lower_loaded(l, in->x, line[k][r]);
+                    l->have[i] = true;
+                }
+            }
+        }
+        make_results(l, made);
+        for (uint32_t n = 0; n < l->analysis->result_count; n++) {
+            sx_lower_choose_result(l, n);
+            sx_lower_store_raw(l, made[n], l->out_dtype);
+        }
+    }
+    l->at[t->row].constant = start;
+    sx_lower_move(l);
+}
+
+/* Squares of a dimension: the whole ones, and what is left. */
+static sx_grid_axis squares_along(const sx_lower *l, uint32_t dim, bool rest, int64_t *covered)
+{
+    int64_t lanes = l->lanes, count = l->view.extent[dim] / lanes;
+    *covered = rest ? l->view.extent[dim] % lanes : lanes;
+    return rest ? (sx_grid_axis){dim, count * lanes, *covered > 0, lanes}
+                : (sx_grid_axis){dim, 0, count, lanes};
+}
+
+/* The largest dimension in front of the rows has a grid variable, the others are loops around a square. */
+static sx_code put_squares(sx_lower *l, turning *t)
+{
+    uint32_t own = SX_NO_DIM;
+    for (uint32_t d = 0; d < t->row; d++) {
+        own = own == SX_NO_DIM || l->view.extent[d] > l->view.extent[own] ? d : own;
+    }
+    for (uint32_t variant = 0; variant < 4; variant++) {
+        sx_part_plan plan = {.own = own};
+        int64_t rows, columns;
+        plan.axis[0] = squares_along(l, t->row, variant / 2 != 0, &rows);
+        plan.axis[1] = squares_along(l, l->vector_dim, variant % 2 != 0, &columns);
+        if (plan.axis[0].count == 0 || plan.axis[1].count == 0) {
+            continue;
+        }
+        for (uint32_t d = 0; d < t->row; d++) {
+            if (d != own) {
+                plan.loop[plan.loop_count] = d;
+                plan.trip[plan.loop_count++] = l->view.extent[d];
+            }
+        }
+        t->rows = (uint32_t)rows;
+        SX_TRY(sx_lower_part(l, &plan, columns, emit_square));
+    }
+    return SX_OK;
+}
+
+static sx_code lower_turned_by_threads(sx_lower *l, uint32_t row)
+{
+    turning t = turning_of(l, row);
+    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
+    l->self = &t;
+    sx_code code = put_squares(l, &t);
+    l->self = NULL;
+    return code;
 }
 
 sx_code sx_lower_map(sx_lower *l)
@@ -283,10 +378,10 @@ sx_code sx_lower_map(sx_lower *l)
         return SX_FAIL(l->cx, SX_INPUT, "kernel %s: %lld elements of a lane in line, at most %d",
                        l->kernel->name, (long long)line, LINE_MAX);
     }
-    bool vectors = l->unit != NULL && !l->unit->threads; /* moves have no unit */
-    uint32_t turned = vectors ? sx_schedule_turned_rows(l->analysis, schedule) : SX_NO_DIM;
+    bool whole = l->unit != NULL; /* moves have no unit */
+    uint32_t turned = whole ? sx_schedule_turned_rows(l->analysis, schedule) : SX_NO_DIM;
     if (turned != SX_NO_DIM) {
-        return lower_turned(l, turned);
+        return (l->unit->threads ? lower_turned_by_threads : lower_turned)(l, turned);
     }
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
     for (uint32_t d = 0; d < l->view.rank; d++) {

@@ -96,12 +96,17 @@ uint32_t sx_lower_load(sx_lower *l, uint32_t argument)
     return sx_lower_loaded(l, argument, sx_lower_load_raw(l, argument));
 }
 
+uint32_t sx_lower_load_raw_along(sx_lower *l, uint32_t argument, uint32_t count)
+{
+    sx_addr a = sx_lower_arg_address(l, argument);
+    sx_mem mem = mem_of(l, l->arg_dtype[argument]);
+    return sx_loop_access(&l->b, SX_LOP_LOAD, mem, &a, SX_NO_REG, count, 0);
+}
+
 uint32_t sx_lower_load_along(sx_lower *l, uint32_t argument, uint32_t count)
 {
-    sx_dtype dtype = l->arg_dtype[argument];
-    sx_addr a = sx_lower_arg_address(l, argument);
-    uint32_t raw = sx_loop_access(&l->b, SX_LOP_LOAD, mem_of(l, dtype), &a, SX_NO_REG, count, 0);
-    return sx_loop_decode(&l->b, dtype, raw);
+    uint32_t raw = sx_lower_load_raw_along(l, argument, count);
+    return sx_loop_decode(&l->b, l->arg_dtype[argument], raw);
 }
 
 uint32_t sx_lower_rounded(sx_lower *l, sx_dtype dtype, uint32_t value)

@@ -175,6 +175,18 @@ static uint32_t lane_width(const sx_device *device, const sx_analysis *a)
     return width;
 }
 
+/* Squares that a warp turns in registers, where a tensor lies along the rows. */
+static sx_code price_squares(sx_search_space *space)
+{
+    uint32_t lanes = space->device->lanes;
+    sx_schedule schedule;
+    if (calls_points(space->device) || sx_analysis_turned_rows(space->a, lanes) == SX_NO_DIM) {
+        return SX_OK;
+    }
+    sx_schedule_map(lanes, lanes, lanes, 1, &schedule);
+    return sx_search_price(space, &schedule);
+}
+
 sx_code sx_search_rows(sx_search_space *space)
 {
     const sx_analysis *a = space->a;
@@ -190,6 +202,7 @@ sx_code sx_search_rows(sx_search_space *space)
         }
     }
     SX_TRY(price_blocks_of_rows(space));
+    SX_TRY(price_squares(space));
     for (uint32_t width = lane_width(space->device, a); width >= 1; width /= 2) {
         int64_t line = lanes * copies(a, space->device->lanes, width) * width;
         int64_t least = !map ? lanes : calls_points(space->device) ? MAP_COLUMNS_MIN : line;
