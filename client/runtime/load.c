@@ -193,6 +193,7 @@ static void place_all(sxr_program *program)
             base = (uint8_t *)program; /* nothing is read or written there */
         }
         program->tensor[i] = base == NULL ? program->weight[i] : base + tensor->offset;
+        program->aliased = program->aliased || tensor->alias != SX_MODULE_NONE;
     }
 }
 

@@ -60,6 +60,8 @@ struct sxr_program {
     bool *prologue_done;
     /* [tensor_count] of a tensor that several variants share: some variant's prologue has made it. */
     bool *made;
+    /* Some output lies in the memory of an input. */
+    bool aliased;
     /* [tensor_count] a launch of a prologue reads the tensor. */
     bool *packed;
     /* The least machine that the module is for, or what sxr_choose_machine said. */

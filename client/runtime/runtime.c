@@ -95,7 +95,7 @@ static void put_memory(sxr_program *program, uint32_t index, void *memory)
 {
     const sx_module *module = &program->module;
     program->tensor[index] = memory;
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
+    for (uint32_t i = 0; program->aliased && i < module->tensor_count; i++) {
         program->tensor[i] = module->tensor[i].alias == index ? memory : program->tensor[i];
     }
     if (module->tensor[index].place == SX_TENSOR_WEIGHT && program->packed[index]) {
@@ -103,11 +103,25 @@ static void put_memory(sxr_program *program, uint32_t index, void *memory)
     }
 }
 
+/* An input or output of fixed extents on the processor, which shares its memory with none, gets as much as it needs:
+ * what nearly every bind of a run is, and nothing else follows from it. */
+static bool is_usual(const sxr_program *program, uint32_t index, const void *memory, uint64_t size)
+{
+    uint32_t place = program->module.tensor[index].place;
+    return program->device == NULL && program->module.symbol_count == 0 && !program->aliased &&
+           (place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT) && memory != NULL && size > 0 &&
+           size == program->bytes[index];
+}
+
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory, uint64_t size)
 {
     const sx_module *module = &program->module;
     SX_ASSERT(index < module->tensor_count);
     const sx_module_tensor *tensor = &module->tensor[index];
+    if (is_usual(program, index, memory, size)) {
+        program->tensor[index] = memory;
+        return SX_OK;
+    }
     sx_span name = sx_module_string(module, tensor->name);
     SX_TRY(check_place(cx, program, index));
     if (size == 0 && memory == NULL) {

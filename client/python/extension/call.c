@@ -392,11 +392,11 @@ static bool run(call *c, size_t count)
     sxp_module *self = c->self;
     symplex_code code;
     Py_BEGIN_ALLOW_THREADS;
-    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    (void)pthread_mutex_lock(&self->lock);
     code = c->timed ? run_timed(c, count, &error)
                     : symplex_module_call(self->module, c->dim, self->symbol_count, c->memory,
                                           count, &error);
-    PyThread_release_lock(self->lock);
+    (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
     if (code != SYMPLEX_OK) {
         sxp_raise(self->state, &error, NULL);

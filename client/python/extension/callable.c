@@ -205,11 +205,8 @@ static PyObject *allocate_module(PyTypeObject *type)
         sxp_module *self = module_of(made);
         self->owner = PyImport_ImportModule("symplex._c");
         self->state = self->owner != NULL ? PyModule_GetState(self->owner) : NULL;
-        self->lock = PyThread_allocate_lock();
-        if (self->state != NULL && self->lock == NULL) {
-            (void)PyErr_NoMemory();
-        }
-        if (self->state == NULL || self->lock == NULL) {
+        self->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+        if (self->state == NULL) {
             Py_CLEAR(made);
         }
     }
@@ -276,9 +273,6 @@ static void free_module(PyObject *object)
         PyMem_Free(self->role[role].tensor);
     }
     PyMem_Free(self->symbol);
-    if (self->lock != NULL) {
-        PyThread_free_lock(self->lock);
-    }
     Py_XDECREF(self->owner);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);
@@ -350,9 +344,9 @@ static PyObject *describe(PyObject *object, PyObject *ignored)
     symplex_module_info info;
     (void)ignored;
     Py_BEGIN_ALLOW_THREADS;
-    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    (void)pthread_mutex_lock(&self->lock);
     symplex_module_describe(self->module, &info);
-    PyThread_release_lock(self->lock);
+    (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
     return Py_BuildValue("{s:s,s:s,s:I,s:d,s:d,s:d,s:I,s:s,s:i,s:s}", "key", info.key, "target",
                          info.target, "threads", info.threads, "flops", info.flops, "estimate_ns",
@@ -431,12 +425,12 @@ static PyObject *state(PyObject *object, PyObject *args)
     symplex_error error;
     symplex_code code;
     Py_BEGIN_ALLOW_THREADS;
-    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    (void)pthread_mutex_lock(&self->lock);
     code = write != 0 ? symplex_module_state_write(self->module, tensor->index, array.data,
                                                    sxp_size_of(tensor), &error)
                       : symplex_module_state_read(self->module, tensor->index, array.data,
                                                   sxp_size_of(tensor), &error);
-    PyThread_release_lock(self->lock);
+    (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
     sxp_array_release(&array);
     if (code != SYMPLEX_OK) {
@@ -451,22 +445,18 @@ static PyObject *reset_state(PyObject *object, PyObject *ignored)
     sxp_module *self = module_of(object);
     (void)ignored;
     Py_BEGIN_ALLOW_THREADS;
-    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    (void)pthread_mutex_lock(&self->lock);
     (void)symplex_module_state_reset(self->module, NULL);
-    PyThread_release_lock(self->lock);
+    (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
     return Py_NewRef(Py_None);
 }
 
-/* In a child process: a thread that held the lock is not there, so it gets a new one; the old one cannot be freed. */
+/* In a child process: a thread that held the lock is not there, so it is a new one. */
 static PyObject *after_fork(PyObject *object, PyObject *ignored)
 {
-    PyThread_type_lock lock = PyThread_allocate_lock();
     (void)ignored;
-    if (lock == NULL) {
-        return PyErr_NoMemory();
-    }
-    module_of(object)->lock = lock;
+    module_of(object)->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
     return Py_NewRef(Py_None);
 }
 

@@ -1,6 +1,8 @@
 /* callable.h - an opened module as Python has it. */
 #ifndef SX_CLIENT_PYTHON_CALLABLE_H
 #define SX_CLIENT_PYTHON_CALLABLE_H
+#include <pthread.h>
+
 #include "client/python/extension/extension.h"
 
 /* Words of 8 bytes of a weight, evenly apart, that tell whether it was changed behind the back of whoever counts. */
@@ -42,8 +44,8 @@ typedef struct {
 typedef struct {
     PyObject_HEAD symplex_module *module;
     /* Of everything that touches `module`; taken only without the interpreter's lock, so that the two cannot wait for
-     * each other. */
-    PyThread_type_lock lock;
+     * each other. A lock of Python's asks for the time at each call. */
+    pthread_mutex_t lock;
     sxp_state *state;
     PyObject *owner; /* the Python module that holds `state` */
     sxp_list role[SYMPLEX_STATE_TENSOR + 1];

@@ -154,9 +154,9 @@ static bool bind(sxp_module *self, size_t first, size_t count, sxp_weight *made)
                                     made[i].number};
     }
     Py_BEGIN_ALLOW_THREADS;
-    (void)PyThread_acquire_lock(self->lock, WAIT_LOCK);
+    (void)pthread_mutex_lock(&self->lock);
     code = symplex_module_bind_weights(self->module, given, count, NULL, &error);
-    PyThread_release_lock(self->lock);
+    (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
     PyMem_Free(given);
     if (code != SYMPLEX_OK) {

@@ -3,6 +3,7 @@
  * it is linked. XLA calls from threads of its own, without the interpreter's lock. */
 #include "client/python/extension/callable.h"
 
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -107,14 +108,27 @@ typedef struct {
 /* ---- modules by number ---- */
 
 /* Numbers of another process, as a stored executable may have them, name no module of this one: the upper half is
- * drawn once. Modules stay: an executable may call them as long as the process lives. */
+ * drawn once. Modules stay: an executable may call them as long as the process lives. So do the blocks that hold them,
+ * each twice as large as the one before, and who looks one up needs no lock; numbers are given under the interpreter's.
+ */
+#define FIRST_BLOCK 16u
+#define BLOCKS 24u
 static struct {
-    PyThread_type_lock lock; /* also taken without the interpreter's */
-    sxp_module **module;
-    uint32_t count, capacity, own;
+    sxp_module **block[BLOCKS];
+    _Atomic uint32_t count;
+    uint32_t own;
 } registry;
 
-static bool begin_registry(void)
+/* The place of module `number`: block b holds FIRST_BLOCK << b of them. */
+static void place_of(uint32_t number, uint32_t *block, uint32_t *index)
+{
+    *block = 0;
+    for (*index = number; *index >= FIRST_BLOCK << *block; (*block)++) {
+        *index -= FIRST_BLOCK << *block;
+    }
+}
+
+static bool draw_own(void)
 {
     while (registry.own == 0) {
         if (getrandom(&registry.own, sizeof(registry.own), 0) != sizeof(registry.own)) {
@@ -123,11 +137,7 @@ static bool begin_registry(void)
         }
         registry.own &= INT32_MAX;
     }
-    registry.lock = registry.lock != NULL ? registry.lock : PyThread_allocate_lock();
-    if (registry.lock == NULL) {
-        (void)PyErr_NoMemory();
-    }
-    return registry.lock != NULL;
+    return true;
 }
 
 PyObject *sxp_xla_register(PyObject *self, PyObject *object)
@@ -138,36 +148,31 @@ PyObject *sxp_xla_register(PyObject *self, PyObject *object)
     if (is != 1) {
         return is < 0 ? NULL : PyErr_Format(PyExc_TypeError, "a symplex.Module is needed");
     }
-    if (!begin_registry()) {
+    uint32_t number = atomic_load(&registry.count), block, index;
+    place_of(number, &block, &index);
+    if (!draw_own()) {
         return NULL;
     }
-    (void)PyThread_acquire_lock(registry.lock, WAIT_LOCK);
-    if (registry.count == registry.capacity) {
-        uint32_t capacity = registry.capacity != 0 ? 2 * registry.capacity : 16;
-        sxp_module **grown = realloc(registry.module, capacity * sizeof(sxp_module *));
-        if (grown == NULL) {
-            PyThread_release_lock(registry.lock);
-            return PyErr_NoMemory();
-        }
-        registry.module = grown;
-        registry.capacity = capacity;
+    if (block < BLOCKS && registry.block[block] == NULL) {
+        registry.block[block] = calloc(FIRST_BLOCK << block, sizeof(sxp_module *));
     }
-    uint32_t number = registry.count++;
-    registry.module[number] = (sxp_module *)(void *)Py_NewRef(object);
-    PyThread_release_lock(registry.lock);
+    if (block == BLOCKS || registry.block[block] == NULL) {
+        return PyErr_NoMemory();
+    }
+    registry.block[block][index] = (sxp_module *)(void *)Py_NewRef(object);
+    atomic_store(&registry.count, number + 1);
     return PyLong_FromLongLong((int64_t)registry.own << 32 | number);
 }
 
 static sxp_module *module_of(int64_t number)
 {
-    sxp_module *module = NULL;
-    if (registry.lock != NULL) {
-        (void)PyThread_acquire_lock(registry.lock, WAIT_LOCK);
-        bool own = (uint64_t)number >> 32 == registry.own && (uint32_t)number < registry.count;
-        module = own ? registry.module[(uint32_t)number] : NULL;
-        PyThread_release_lock(registry.lock);
+    uint32_t block, index;
+    if ((uint32_t)number >= atomic_load(&registry.count) ||
+        (uint64_t)number >> 32 != registry.own) {
+        return NULL;
     }
-    return module;
+    place_of((uint32_t)number, &block, &index);
+    return registry.block[block][index];
 }
 
 /* ---- a call ---- */
@@ -211,6 +216,8 @@ static bool take(const sxp_list *tensors, const xla_list *list, symplex_memory *
     return right;
 }
 
+#define FEW 32 /* tensors of a call that needs no memory */
+
 static xla_error *execute(const xla_call *call)
 {
     int64_t number;
@@ -221,17 +228,19 @@ static xla_error *execute(const xla_call *call)
     }
     const sxp_list *in = &module->role[SYMPLEX_INPUT_TENSOR];
     const sxp_list *out = &module->role[SYMPLEX_OUTPUT_TENSOR];
-    symplex_memory *memory = calloc(in->count + out->count + 1, sizeof(*memory));
-    symplex_error error = {.code = SYMPLEX_OK};
+    size_t count = in->count + out->count;
+    symplex_memory few[FEW];
+    symplex_memory *memory = count <= FEW ? few : calloc(count, sizeof(*memory));
+    symplex_error error; /* of the call */
     bool right = memory != NULL && take(in, &call->args, memory) &&
                  take(out, &call->rets, memory + in->count);
     symplex_code code = SYMPLEX_OK;
     if (right) {
-        (void)PyThread_acquire_lock(module->lock, WAIT_LOCK);
-        code = symplex_module_call(module->module, NULL, 0, memory, in->count + out->count, &error);
-        PyThread_release_lock(module->lock);
+        (void)pthread_mutex_lock(&module->lock);
+        code = symplex_module_call(module->module, NULL, 0, memory, count, &error);
+        (void)pthread_mutex_unlock(&module->lock);
     }
-    free(memory);
+    free(memory != few ? memory : NULL);
     if (!right) {
         return fail(call, INVALID_ARGUMENT, "symplex: a buffer is not what the module needs");
     }
