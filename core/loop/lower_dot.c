@@ -11,10 +11,16 @@
 #include <string.h>
 
 #define BLOCK_MAX 32
+#define LINE_BYTES 64
+#define NEAR_BYTES 16384 /* a panel that stays in the first level of the caches while strips pass */
+/* How far in front of its use a line of a larger panel is asked for. A panel is one stream, of which a step reads a few
+ * lines; what the processor fetches of one stream by itself comes late from the level that cores share. */
+#define AHEAD_BYTES 4096
 
 typedef struct {
     uint32_t m_dim, n_dim; /* view dimensions or SX_NO_DIM */
     bool packed;
+    bool far;                    /* panels come from behind the first level */
     uint32_t klist[SX_RANK_MAX]; /* reduced dimensions, outermost first */
     uint32_t kcount;
     int64_t height; /* of the strips of this part */
@@ -49,7 +55,14 @@ static uint32_t load_right(sx_lower *l, const contraction *c, int64_t columns, u
 {
     if (c->packed) { /* panels hold lanes */
         sx_addr a = sx_lower_arg_address(l, l->analysis->rhs);
-        a.offset += (int64_t)l->kernel->lane_bytes * v * l->lanes;
+        int64_t at = (int64_t)l->kernel->lane_bytes * v * l->lanes;
+        a.offset += at;
+        if (c->far && at % LINE_BYTES == 0) {
+            sx_addr ahead = a;
+            ahead.offset += AHEAD_BYTES;
+            (void)sx_loop_op(&l->b, SX_LOP_PREFETCH, SX_NO_REG, &ahead, SX_NO_REG, SX_NO_REG,
+                             SX_NO_REG, 0, 0);
+        }
         return sx_loop_op(&l->b, SX_LOP_LOAD, SX_NO_REG, &a, SX_NO_REG, SX_NO_REG, SX_NO_REG,
                           l->lanes, 0);
     }
@@ -397,6 +410,7 @@ sx_code sx_lower_dot(sx_lower *l)
     c.panel = sx_schedule_step(schedule, SX_ROLE_COLUMN, SX_BIND_LOOP, 0);
     SX_TRY(check_block(l, &c));
     c.packed = sx_schedule_stage(schedule, l->analysis->rhs) != NULL;
+    c.far = l->analysis->extent[SX_ROLE_SUM] * c.panel * l->kernel->lane_bytes > NEAR_BYTES;
     if (c.packed) {
         int64_t bytes;
         SX_TRY(sx_lower_pack_view(l->cx, l->analysis, c.panel, &l->view, &bytes));

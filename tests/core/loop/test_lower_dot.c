@@ -312,6 +312,51 @@ START_TEST(test_strips_are_even)
 }
 END_TEST
 
+/* Each line of a panel that is too large for the first level of the caches is asked for once, 4096 bytes before it is
+ * read; nothing is asked for where the panel is small, or where columns are read in place. */
+START_TEST(test_far_panels_are_asked_for)
+{
+    static const struct {
+        int64_t k;
+        uint32_t lanes;
+        bool packed;
+        uint32_t asked, of; /* lines, of so many vectors */
+    } row[] = {
+        {512, 16, true, 1, 1}, {512, 8, true, 1, 2}, {64, 16, true, 0, 1}, {512, 16, false, 0, 1}};
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        node n = matmul(&cx, 28, row[i].k, 64);
+        test_tiles plan = {.lanes = row[i].lanes,
+                           .block_m = 4,
+                           .block_nv = 2,
+                           .tile_m = 28,
+                           .unroll_k = 4,
+                           .packed_b = row[i].packed};
+        sx_kernel *kernel;
+        ck_sx_ok(&cx, lower_node(&cx, "k", &n, &plan, &kernel));
+        const sx_part *part = &kernel->part[0];
+        uint32_t asked = 0, read = 0;
+        for (uint32_t j = 0; j < part->item_count; j++) {
+            const sx_item *item = &part->item[j];
+            read += item->kind == SX_ITEM_OP && item->op == SX_LOP_LOAD &&
+                    part->addr[item->addr].buffer == 1;
+            if (item->kind == SX_ITEM_OP && item->op == SX_LOP_PREFETCH) {
+                const sx_item *load = &part->item[j + 1];
+                sx_addr ahead = part->addr[load->addr];
+                ahead.offset += 4096;
+                ck_assert_int_eq(load->op, SX_LOP_LOAD);
+                ck_assert_mem_eq(&ahead, &part->addr[item->addr], sizeof(ahead));
+                asked++;
+            }
+        }
+        ck_assert_uint_gt(read, 0);
+        ck_assert_uint_eq(asked * row[i].of, read * row[i].asked);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("loop.dot");
@@ -324,6 +369,7 @@ int main(void)
     tcase_add_test(cases, test_chain);
     tcase_add_test(cases, test_panels);
     tcase_add_test(cases, test_strips_are_even);
+    tcase_add_test(cases, test_far_panels_are_asked_for);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
