@@ -70,6 +70,9 @@ typedef struct {
 
 /* "0.1.0": of the library in use; the macros above are of the header. Static storage. */
 SYMPLEX_API const char *symplex_version(void);
+/* "symplexd 0.1.0 DIGEST": the same with a digest of the sources of its compiler, as it is part of each key. Who keeps
+ * modules by keys of his own has it in them, or runs the code of an older compiler. Static storage. */
+SYMPLEX_API const char *symplex_toolchain(void);
 /* Frees what symplex_compile and symplex_optimize gave; NULL is allowed. */
 SYMPLEX_API void symplex_free(void *bytes);
 

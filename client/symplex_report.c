@@ -1,4 +1,4 @@
-/* symplex_report.c - the public library: what the compiler did, and what the launches of a run take. */
+/* symplex_report.c - the public library: which compiler it is of, what that did, and what the launches of a run take. */
 #include "client/symplex_inside.h"
 
 #include <stdlib.h>
@@ -6,8 +6,14 @@
 
 #include "client/json.h"
 #include "client/report.h"
+#include "core/request/request.h"
 
 #define REPORT_BYTES_MAX ((size_t)256 << 20)
+
+const char *symplex_toolchain(void)
+{
+    return sx_core_toolchain();
+}
 
 symplex_code symplex_module_report(const symplex_module *module, char **json, size_t *size,
                                    symplex_error *error)

@@ -757,6 +757,9 @@ START_TEST(wrong_calls)
     symplex_module_close(NULL);
     symplex_free(NULL);
     ck_assert_str_eq(symplex_version(), "0.1.0");
+    ck_assert_uint_eq(strspn(symplex_toolchain() + strlen("symplexd 0.1.0 "), "0123456789abcdef"),
+                      strlen(symplex_toolchain()) - strlen("symplexd 0.1.0 "));
+    ck_assert_uint_ge(strlen(symplex_toolchain()), strlen("symplexd 0.1.0 ") + 16);
 }
 END_TEST
 

@@ -428,6 +428,25 @@ def test_what_is_in_the_key():
     misses(of(x, function=lambda x: x.sum(0) + 1), of(x, function=lambda x: x.sum((0,), True) + 1))
 
 
+def test_the_compiler_is_in_the_key():
+    x, own = torch.randn(4, 4), _key._c.toolchain
+
+    def f(x):
+        return x * 5 + 1
+
+    def by(toolchain):
+        def call():
+            _key._c.toolchain = toolchain
+            _key._here.cache_clear()
+            compiled(f)(x)
+        return call
+
+    try:
+        misses(by(own), by(own + "0"))
+    finally:
+        by(own)()
+
+
 def test_state_is_in_the_key():
     layer, x = nn.Linear(4, 4), torch.randn(2, 4)
 

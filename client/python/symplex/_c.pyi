@@ -1,6 +1,7 @@
 from typing import Any
 
 version: str
+toolchain: str
 
 class Module:
     def __new__(cls, path: str | None, data: Any, threads: int) -> Any: ...

@@ -30,7 +30,7 @@ _ASIDE = ("message", "progress", "daemon", "socket", "threads", "refresh")
 
 @functools.cache
 def _here() -> tuple[str, ...]:
-    """Versions, our own sources, and the processor, which decides about the target."""
+    """Versions, our own sources, the compiler's, and the processor, which decides about the target."""
     sources = hashlib.sha256()
     for path in sorted(pathlib.Path(__file__).parent.glob("*.py")):
         sources.update(path.read_bytes())
@@ -40,7 +40,7 @@ def _here() -> tuple[str, ...]:
     except OSError:
         lines = []
     processor = "".join(line for line in lines if line.startswith(("model name", "flags", "Features", "CPU part")))
-    return (str(_FORMAT), str(torch.__version__), str(torch.version.git_version), sys.version, _c.version,
+    return (str(_FORMAT), str(torch.__version__), str(torch.version.git_version), sys.version, _c.toolchain,
             sources.hexdigest(), platform.machine(), processor)
 
 
