@@ -771,8 +771,10 @@ symplex_code symplex_module_axis(const symplex_module *module, size_t index, uin
     for (uint64_t i = 0; i < tables->extent_count; i++) {
         const sx_module_extent *row = &tables->extent[i];
         if (row->what == SX_EXTENT_TENSOR && row->index == inside && row->dimension == axis) {
-            SX_ASSERT(row->divisor == 1 && row->symbol < module->symbol_count);
-            *result = (symplex_axis){.symbol = row->symbol, .scale = row->scale};
+            bool first = result->symbol == SYMPLEX_NO_TENSOR; /* of several rows, which add up */
+            SX_ASSERT(row->divisor == 1 && (!first || row->symbol < module->symbol_count));
+            *result = first ? (symplex_axis){.symbol = row->symbol, .scale = row->scale}
+                            : (symplex_axis){.symbol = result->symbol};
         }
     }
     return sxc_call_finish(&cx, SX_OK, error);

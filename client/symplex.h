@@ -300,10 +300,11 @@ SYMPLEX_API size_t symplex_module_symbol_count(const symplex_module *module);
 /* SYMPLEX_USAGE: no symbol of that number. */
 SYMPLEX_API symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
                                                symplex_symbol *symbol, symplex_error *error);
-/* How an extent of an input or output follows a symbol: it is `scale` times the value. */
+/* How an extent of an input or output follows a symbol: it is `scale` times the value. A sum, such as past + 1, has the
+ * first of its symbols, and 0 as `scale`: what it is says the shape of the tensor once all symbols have values. */
 typedef struct {
     size_t symbol; /* its number; SYMPLEX_NO_TENSOR: the extent is always the same */
-    int64_t scale; /* 0 where there is no symbol */
+    int64_t scale; /* 0 where there is no symbol, and of a sum */
 } symplex_axis;
 /* Dimension `axis`, from 0, of a tensor. Whoever has an input at hand learns the values of the symbols from its shape.
  *   errors   SYMPLEX_USAGE no tensor of that number, or no dimension */

@@ -492,7 +492,9 @@ struct sx_pipe_kept {
     uint32_t node;
     bool packs; /* as of the subject */
     const sx_target *target;
-    sx_pipe_point low, high;
+    /* For each symbol of the request the lowest value and the highest one, by which it is known. */
+    int64_t *range;
+    size_t range_count;
     sx_schedule schedule;
     bool serves;
     sx_pipe_cases cases;
@@ -506,26 +508,37 @@ static sx_pipe_kept *new_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_sub
                               const sx_schedule *schedule)
 {
     const sx_pipe_steady *steady = pipe->steady;
+    uint32_t count = pipe->variants->symbol_count;
     sx_pipe_kept *kept = SX_NEW(cx, sx_pipe_kept);
-    if (kept != NULL) {
-        *kept = (sx_pipe_kept){
-            .node = s->node, .packs = s->packs, .target = pipe->target, .schedule = *schedule};
-        for (uint32_t k = 0; k < steady->symbol_count; k++) {
-            kept->low.value[k] = steady->low[k];
-            kept->high.value[k] = steady->high[k];
-        }
+    int64_t *range = SX_NEW_ARRAY(cx, int64_t, 2 * (size_t)count + 1);
+    if (kept == NULL || range == NULL) {
+        return NULL;
     }
+    for (uint32_t k = 0; k < count; k++) {
+        range[2 * k] = range[2 * k + 1] = pipe->binding[k].value;
+    }
+    for (uint32_t k = 0; k < steady->symbol_count; k++) {
+        range[2 * steady->symbol[k]] = steady->low[k];
+        range[2 * steady->symbol[k] + 1] = steady->high[k];
+    }
+    *kept = (sx_pipe_kept){.node = s->node,
+                           .packs = s->packs,
+                           .target = pipe->target,
+                           .range = range,
+                           .range_count = 2 * (size_t)count,
+                           .schedule = *schedule};
     return kept;
 }
 
 static const sx_pipe_kept *find_kept(const sx_pipe *pipe, const sx_pipe_kept *like)
 {
     const sx_pipe_kept *kept = pipe->memory->last;
-    while (kept != NULL && (kept->node != like->node || kept->packs != like->packs ||
-                            kept->target != like->target ||
-                            memcmp(&kept->low, &like->low, sizeof(like->low)) != 0 ||
-                            memcmp(&kept->high, &like->high, sizeof(like->high)) != 0 ||
-                            !sx_schedule_equal(&kept->schedule, &like->schedule))) {
+    size_t size = like->range_count * sizeof(*like->range);
+    while (kept != NULL &&
+           (kept->node != like->node || kept->packs != like->packs ||
+            kept->target != like->target || kept->range_count != like->range_count ||
+            memcmp(kept->range, like->range, size) != 0 ||
+            !sx_schedule_equal(&kept->schedule, &like->schedule))) {
         kept = kept->before;
     }
     return kept;

@@ -194,6 +194,21 @@ sx_code sx_pipe_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *outpu
     return SX_OK;
 }
 
+/* Is the node the same for all values that the variant serves? It is for those that are looked at. */
+static bool is_same_for_all(const sx_pipe *pipe, sx_node_id id)
+{
+    const sx_node *node = sx_graph_node(pipe->graph, id);
+    uint32_t count = pipe->steady != NULL && !pipe->inside ? pipe->steady->count : 0;
+    bool same = true;
+    for (uint32_t k = 0; k < count && same; k++) {
+        const sx_graph *graph = pipe->steady->graph[k];
+        const sx_node *there = sx_graph_node(graph, id);
+        same = sx_type_equal(&node->type, &there->type) &&
+               sx_attr_equal(sx_graph_attr(pipe->graph, node), sx_graph_attr(graph, there));
+    }
+    return same;
+}
+
 /* Where the value of a node goes: an output, a new version that is to be written in place (*version), the prologue's
  * tensors, or a temporary. */
 static sx_code place_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *output_tensor,
@@ -207,6 +222,7 @@ static sx_code place_result(sx_ctx *cx, sx_pipe *pipe, sx_node_id id, uint32_t *
         constant =
             constant && pipe->tensor[pipe->tensor_of[sx_graph_input(graph, node, k).i]].constant;
     }
+    constant = constant && is_same_for_all(pipe, id); /* or each run makes it */
     uint32_t output = output_tensor != NULL ? output_of_node(pipe, id) : UINT32_MAX;
     *version = output == UINT32_MAX && !constant ? sx_pipe_version_of(pipe, id) : SX_NOWHERE;
     sx_module_place place = constant ? SX_TENSOR_PERSISTENT : SX_TENSOR_TEMPORARY;

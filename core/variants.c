@@ -2,6 +2,8 @@
  * variant of the module. */
 #include "core/pipeline.h"
 
+#include <string.h>
+
 #include "core/ir/check.h"
 #include "core/ir/extent.h"
 
@@ -310,19 +312,20 @@ static uint32_t symbol_of(const sx_pipe *pipe, uint32_t symbol)
     return s;
 }
 
-/* An extent of the program as a multiple of one symbol of the request that has several values: *scale times the value
- * of *symbol, or *scale alone. false: there is no such number; *symbol is one that it follows. */
-static bool read_extent(const sx_pipe *pipe, sx_dim dim, int64_t *scale, uint32_t *symbol)
+/* An extent of the program as rows of EXTENTS: so many times the value of each symbol of the request that has several,
+ * and a number. false: it follows a product of two of them, or is less for larger values; *symbol is one of these. */
+static bool read_extent(const sx_pipe *pipe, sx_dim dim, sx_module_extent *row, uint32_t *count,
+                        uint32_t *symbol)
 {
     const sx_symbol *symbols = pipe->better->symbol;
     sx_polynomial p;
     bool ok = sx_polynomial_of(symbols, dim, &p);
-    *scale = 0;
+    *count = 0;
     *symbol = SX_MODULE_NONE;
     SX_ASSERT(ok); /* the program has been checked */
     for (uint32_t i = 0; i < p.count; i++) {
         int64_t product = p.term[i].scale;
-        uint32_t follows = SX_MODULE_NONE;
+        uint32_t follows = SX_MODULE_NONE, at = 0;
         for (uint32_t k = 0; k < SX_FACTORS_MAX && p.term[i].factor[k] != SX_NO_SYMBOL; k++) {
             uint32_t s = symbol_of(pipe, p.term[i].factor[k]);
             const sx_pipe_values *values = &pipe->variants->symbol[s];
@@ -331,9 +334,24 @@ static bool read_extent(const sx_pipe *pipe, sx_dim dim, int64_t *scale, uint32_
                               : follows == SX_MODULE_NONE);
             follows = fixed ? follows : s;
         }
-        ok = ok && (i == 0 || follows == *symbol) && sx_add_i64(*scale, product, scale);
+        while (at < *count && row[at].symbol < follows) {
+            at++;
+        }
+        if (at == *count || row[at].symbol != follows) {
+            memmove(&row[at + 1], &row[at], (*count - at) * sizeof(*row));
+            row[at] = (sx_module_extent){.symbol = follows, .divisor = 1};
+            (*count)++;
+        }
+        ok = ok && sx_add_i64(row[at].scale, product, &row[at].scale);
         *symbol = follows != SX_MODULE_NONE ? follows : *symbol;
     }
+    uint32_t left = 0;
+    for (uint32_t i = 0; i < *count; i++) {
+        ok = ok && (row[i].scale >= 0 || row[i].symbol == SX_MODULE_NONE);
+        row[left] = row[i];
+        left += row[i].scale != 0 ? 1 : 0;
+    }
+    *count = left;
     return ok;
 }
 
@@ -342,9 +360,9 @@ static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
     const sx_pipe_tensor *tensor = &pipe->tensor[index];
     for (uint32_t d = 0; tensor->symbolic != NULL && d < tensor->record.rank; d++) {
         sx_dim dim = tensor->symbolic->dim[d];
-        uint32_t symbol;
-        int64_t scale;
-        bool follows = read_extent(pipe, dim, &scale, &symbol);
+        sx_module_extent row[SX_TERMS_MAX + 1];
+        uint32_t symbol, count;
+        bool follows = read_extent(pipe, dim, row, &count, &symbol);
         if (symbol == SX_MODULE_NONE) {
             continue;
         }
@@ -365,13 +383,12 @@ static sx_code put_extents(sx_ctx *cx, const sx_pipe *pipe, uint32_t index)
                            state ? "state" : "weight", sx_short_name(own).text,
                            sx_short_name(pipe->variants->symbol[symbol].name).text);
         }
-        sx_module_extent row = {.what = SX_EXTENT_TENSOR,
-                                .index = index,
-                                .dimension = d,
-                                .symbol = symbol,
-                                .scale = scale,
-                                .divisor = 1};
-        sx_buf_put(&pipe->image->extent, &row, sizeof(row));
+        for (uint32_t k = 0; k < count; k++) {
+            row[k].what = SX_EXTENT_TENSOR;
+            row[k].index = index;
+            row[k].dimension = d;
+        }
+        sx_buf_put(&pipe->image->extent, row, count * sizeof(*row));
     }
     return SX_OK;
 }

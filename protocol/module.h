@@ -158,11 +158,13 @@ typedef struct {
 } sx_module_variant;
 
 /* What follows a symbol: its extent is scale * value / divisor, rounded up. In the record itself stands the
- * largest that this can be. Rows ascend by (what, index, dimension). */
+ * largest that this can be. Rows ascend by (what, index, dimension, symbol). A dimension of a tensor may have several
+ * rows, with different symbols, and a last one with SX_MODULE_NONE in place of one, whose scale is a number that may be
+ * below 0: its extent is the sum of them all, such as past + seq - 1. */
 typedef enum {
-    SX_EXTENT_TENSOR, /* dimension `dimension` of tensor `index`, an input or output; divisor 1 */
-    SX_EXTENT_PART,   /* grid dimension `dimension` of part `index` */
-    SX_EXTENT_LOOP,   /* how often launch `index` repeats its body; dimension 0 */
+    SX_EXTENT_TENSOR, /* dimension `dimension` of tensor `index`, an input or output; at least 1; divisor 1 */
+    SX_EXTENT_PART, /* grid dimension `dimension` of part `index` */
+    SX_EXTENT_LOOP, /* how often launch `index` repeats its body; dimension 0 */
     SX_EXTENT_KIND_COUNT
 } sx_module_extent_kind;
 typedef struct {
@@ -550,8 +552,8 @@ void sx_module_guards_print(const sx_module *module, uint32_t variant, sx_buf *t
 /* The rows of EXTENTS for a tensor, part or loop, by dimension. */
 const sx_module_extent *sx_module_extents_of(const sx_module *module, sx_module_extent_kind what,
                                              uint32_t index, uint32_t *count);
-/* The extent that a row gives for this value of its symbol. */
-int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value);
+/* The extent that a row gives, or adds to one, where symbol s has value[s]. */
+int64_t sx_module_extent_of(const sx_module_extent *extent, const int64_t *value);
 /* The value that a case is of, from those of all symbols. */
 int64_t sx_module_case_value(const sx_module_case *row, const int64_t *value);
 /* The cases of a part. */

@@ -380,33 +380,64 @@ static const int64_t *record_of(const sx_module *module, const sx_module_extent 
     return NULL;
 }
 
+static bool is_same_extent(const sx_module_extent *a, const sx_module_extent *b)
+{
+    return a->what == b->what && a->index == b->index && a->dimension == b->dimension;
+}
+
 static bool ascends(const sx_module_extent *a, const sx_module_extent *b)
 {
-    const uint32_t x[] = {a->what, a->index, a->dimension}, y[] = {b->what, b->index, b->dimension};
+    const uint32_t x[] = {a->what, a->index, a->dimension, a->symbol};
+    const uint32_t y[] = {b->what, b->index, b->dimension, b->symbol};
     uint32_t k = 0;
-    while (k < 2 && x[k] == y[k]) {
+    while (k < 3 && x[k] == y[k]) {
         k++;
     }
-    return x[k] < y[k];
+    return x[k] < y[k] && (k < 3 || a->what == SX_EXTENT_TENSOR);
+}
+
+/* What the rows of one extent add up to, of which `last` is the last one and all have been looked at, for the least or
+ * the highest values of their symbols; false: overflow. */
+static bool add_rows(const sx_module *module, uint64_t last, bool most, int64_t *sum)
+{
+    bool fits = true, more = true;
+    *sum = 0;
+    for (uint64_t i = last; fits && more; i--) {
+        const sx_module_extent *row = &module->extent[i];
+        int64_t product = row->scale;
+        if (row->symbol != SX_MODULE_NONE) {
+            int64_t value = most ? sx_module_symbol_high(module, row->symbol)
+                                 : sx_module_symbol_low(module, row->symbol);
+            fits = sx_mul_i64(row->scale, value, &product);
+        }
+        fits = fits && sx_add_i64(*sum, product, sum);
+        more = i > 0 && is_same_extent(row, row - 1);
+    }
+    return fits;
 }
 
 static sx_code check_extent(sx_ctx *cx, const sx_module *module, uint64_t index)
 {
     const sx_module_extent *row = &module->extent[index];
-    int64_t repeats = 0, product;
-    bool fits = row->what < SX_EXTENT_KIND_COUNT && row->symbol < module->symbol_count &&
-                row->scale >= 1 && row->divisor >= 1;
+    int64_t repeats = 0, least = 0, most = 0;
+    bool again = index > 0 && is_same_extent(&module->extent[index - 1], row);
+    bool number = again && row->symbol == SX_MODULE_NONE && row->scale != 0;
+    bool fits = row->what < SX_EXTENT_KIND_COUNT && row->divisor >= 1 &&
+                (number || (row->symbol < module->symbol_count && row->scale >= 1));
     const int64_t *record = fits ? record_of(module, row, &repeats) : NULL;
     if (record == NULL || (index > 0 && !ascends(&module->extent[index - 1], row))) {
         return BAD(cx, "extent", index,
                    "row %u of dimension %u of kind %u follows symbol %u by %lld / %lld", row->index,
                    row->dimension, row->what, row->symbol, I(row->scale), I(row->divisor));
     }
-    int64_t high = sx_module_symbol_high(module, row->symbol);
-    if (!sx_mul_i64(row->scale, high, &product) ||
-        sx_ceil_div_i64(product, row->divisor) != *record) {
-        return BAD(cx, "extent", index, "%lld / %lld of symbol %u up to %lld, the record has %lld",
-                   I(row->scale), I(row->divisor), row->symbol, I(high), I(*record));
+    if (index + 1 < module->extent_count && is_same_extent(row, row + 1)) {
+        return SX_OK; /* looked at with the last of them */
+    }
+    if (!add_rows(module, index, true, &most) || !add_rows(module, index, false, &least) ||
+        sx_ceil_div_i64(most, row->divisor) != *record || least < 1) {
+        return BAD(cx, "extent", index,
+                   "%lld / %lld of symbol %u: %lld to %lld, the record has %lld", I(row->scale),
+                   I(row->divisor), row->symbol, I(least), I(most), I(*record));
     }
     return SX_OK;
 }

@@ -56,13 +56,21 @@ static uint64_t bytes_of(const place *p, uint32_t tensor, bool most)
     }
     int64_t bytes = t->element_bytes;
     for (uint32_t d = 0; d < t->rank; d++) {
-        int64_t extent = t->dim[d];
+        int64_t extent = 0;
+        bool follows = false;
         for (uint32_t i = 0; i < rows; i++) {
-            if (row[i].dimension == d &&
-                !sx_mul_i64(row[i].scale, value_of(p, row[i].symbol, most), &extent)) {
+            int64_t product = row[i].scale;
+            bool number = row[i].symbol == SX_MODULE_NONE;
+            if (row[i].dimension != d) {
+                continue;
+            }
+            follows = true;
+            if ((!number && !sx_mul_i64(product, value_of(p, row[i].symbol, most), &product)) ||
+                !sx_add_i64(extent, product, &extent)) {
                 return most ? UINT64_MAX : 0;
             }
         }
+        extent = follows ? extent : t->dim[d];
         if (extent < 0 || !sx_mul_i64(bytes, extent, &bytes)) {
             return most ? UINT64_MAX : 0;
         }

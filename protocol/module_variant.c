@@ -72,10 +72,14 @@ const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part
     return row != NULL && row->part == part && row->level == level ? row : NULL;
 }
 
-int64_t sx_module_extent_of(const sx_module_extent *extent, int64_t value)
+int64_t sx_module_extent_of(const sx_module_extent *extent, const int64_t *value)
 {
     int64_t product = 0;
-    bool fits = sx_mul_i64(extent->scale, value, &product); /* the check of the module said so */
+    if (extent->symbol == SX_MODULE_NONE) {
+        return extent->scale;
+    }
+    bool fits = sx_mul_i64(extent->scale, value[extent->symbol],
+                           &product); /* the check of the module said so */
     SX_ASSERT(fits && extent->divisor > 0);
     return sx_ceil_div_i64(product, extent->divisor);
 }

@@ -93,13 +93,23 @@ static void put_extents(const sx_module *module, sx_buf *out)
     static const char *const what[SX_EXTENT_KIND_COUNT] = {"tensor", "part", "loop"};
     for (uint64_t i = 0; i < module->extent_count; i++) {
         const sx_module_extent *row = &module->extent[i];
-        sx_span name = text_of(module, module->symbol[row->symbol].name);
-        sx_buf_print(out, "%s%s %u dimension %u = ", i == 0 ? "\n" : "", what[row->what],
-                     row->index, row->dimension);
+        bool more = i > 0 && row[-1].what == row->what && row[-1].index == row->index &&
+                    row[-1].dimension == row->dimension;
+        if (more) { /* one more of a sum */
+            out->len--;
+            sx_buf_put_text(out, " + ");
+        } else {
+            sx_buf_print(out, "%s%s %u dimension %u = ", i == 0 ? "\n" : "", what[row->what],
+                         row->index, row->dimension);
+        }
+        if (row->symbol == SX_MODULE_NONE) {
+            sx_buf_print(out, "%lld\n", (long long)row->scale);
+            continue;
+        }
         if (row->scale > 1) {
             sx_buf_print(out, "%lld * ", (long long)row->scale);
         }
-        sxc_put_plain(out, name);
+        sxc_put_plain(out, text_of(module, module->symbol[row->symbol].name));
         if (row->divisor > 1) {
             sx_buf_print(out, " / %lld, rounded up", (long long)row->divisor);
         }

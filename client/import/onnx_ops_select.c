@@ -1,6 +1,7 @@
 #include <string.h>
 
 #include "client/import/onnx_import.h"
+#include "core/ir/extent.h"
 
 /* Parts of tensors: concatenation, slices, gathers, padding, masks. */
 
@@ -209,29 +210,78 @@ static sx_node_id cut_constant(sx_ox *im, sx_node_id x, const cut *c, int64_t ex
     return gather_steps(im, x, c->axis, first, c->step, count);
 }
 
-/* Over a symbolic extent: the whole of it, or a part inside its least value. */
+/* Is the polynomial at least `least` for all values of the symbols? */
+static bool is_at_least(const sx_ox *im, const sx_polynomial *p, int64_t least)
+{
+    int64_t low, high;
+    return sx_polynomial_bounds(im->graph->symbol, p, &low, &high) && low >= least;
+}
+
+/* An end of a cut: below 0 from the end of the axis, and never before its first element or behind its last. false:
+ * whether it is inside depends on the symbols. */
+static bool place_end(const sx_ox *im, sx_dim end, const sx_polynomial *extent,
+                      sx_polynomial *place)
+{
+    sx_polynomial rest = *extent, beyond, before = {0};
+    bool ok = sx_polynomial_of(im->graph->symbol, end, place) &&
+              (end.scale >= 0 || sx_polynomial_add(place, extent, 1));
+    beyond = *place;
+    ok = ok && sx_polynomial_add(&rest, place, -1) && sx_polynomial_add(&beyond, extent, -1);
+    if (ok && is_at_least(im, &beyond, 0)) {
+        *place = *extent;
+        return true;
+    }
+    if (ok && sx_polynomial_add(&before, place, -1) && is_at_least(im, &before, 0)) {
+        *place = (sx_polynomial){0};
+        return true;
+    }
+    return ok && is_at_least(im, &rest, 0) && is_at_least(im, place, 0);
+}
+
+/* The same as an extent; false: it may be 0 and more. */
+static bool place_origin(sx_ox *im, const sx_polynomial *place, sx_dim *origin)
+{
+    bool number = place->count == 0 || (place->count == 1 && is_at_least(im, place, 0) &&
+                                        place->term[0].factor[0] == SX_NO_SYMBOL);
+    return (number || is_at_least(im, place, 1)) && sx_ox_extent(im, place, origin);
+}
+
+/* Where an end or the extent has symbols: a part that is inside for all their values. */
 static sx_node_id cut_symbolic(sx_ox *im, sx_node_id x, const cut *c, sx_dim extent)
 {
-    const sx_symbol *symbol = &im->graph->symbol[extent.symbol];
-    int64_t low;
-    int64_t high;
+    const sx_type *type = sx_ox_type(im, x);
+    sx_attr attr = {.present = SX_A(dims) | SX_A(origin) | SX_A(type),
+                    .origin = {.count = type->rank},
+                    .type = *type};
+    sx_dim *part = &attr.type.dim[c->axis], *origin = &attr.origin.v[c->axis];
+    sx_polynomial whole, start, length, behind;
     char text[SX_OX_DIM_TEXT];
-    bool fits = sx_mul_i64(extent.scale, symbol->low, &low) &&
-                sx_mul_i64(extent.scale, symbol->high, &high);
-    if (fits && sx_dim_is_constant(c->start) && c->step == 1) {
-        bool to_end =
-            sx_dim_is_constant(c->end) ? c->end.scale >= high : sx_dim_equal(c->end, extent);
-        if (c->start.scale == 0 && to_end) {
-            return x;
-        }
-        bool inside = sx_dim_is_constant(c->end) && c->end.scale <= low && c->start.scale >= 0 &&
-                      c->start.scale < c->end.scale;
-        if (inside) {
-            return sx_ox_slice_axis(im, x, c->axis, c->start.scale, c->end.scale, 1);
-        }
+    for (uint32_t d = 0; d < type->rank; d++) {
+        attr.origin.v[d] = sx_dim_of(0);
     }
-    SX_OX_FAIL(im, SX_UNIMPLEMENTED, "axis %u: a part of the symbolic extent %s", c->axis,
-               sx_ox_dim_text(im, extent, text));
+    bool fits = c->step == 1 && sx_polynomial_of(im->graph->symbol, extent, &whole) &&
+                place_end(im, c->start, &whole, &start) && place_end(im, c->end, &whole, &length);
+    behind = whole;
+    fits = fits && sx_polynomial_add(&behind, &length, -1) &&
+           sx_polynomial_add(&length, &start, -1) && place_origin(im, &length, part);
+    if (fits && sx_dim_equal(*part, extent)) {
+        return x;
+    }
+    bool number = sx_dim_is_constant(*part);
+    if (fits && number && place_origin(im, &start, origin) && sx_dim_is_constant(*origin)) {
+        return sx_ox_slice_axis(im, x, c->axis, origin->scale, origin->scale + part->scale, 1);
+    }
+    if (fits && !place_origin(im, &start, origin)) { /* it may be 0: then from the end */
+        attr.dims = (sx_ints){.count = 1, .v = {c->axis}};
+        fits = place_origin(im, &behind, origin);
+    }
+    if (fits && im->code == SX_OK) {
+        return sx_ox_add(im, SX_OP_CROP, &attr, &x, 1);
+    }
+    SX_OX_FAIL(im, SX_UNIMPLEMENTED,
+               "axis %u: a part of the extent %s that is not inside for all values of its symbols, "
+               "or in steps",
+               c->axis, sx_ox_dim_text(im, extent, text));
     return SX_OX_NONE;
 }
 
@@ -265,14 +315,10 @@ static sx_code apply_cuts(sx_ox *im, const cut *cuts, uint32_t count)
     sx_node_id x = sx_ox_in(im, 0);
     for (uint32_t k = 0; k < count && im->code == SX_OK; k++) {
         sx_dim extent = sx_ox_type(im, x)->dim[cuts[k].axis];
-        if (!sx_dim_is_constant(extent)) {
-            x = cut_symbolic(im, x, &cuts[k], extent);
-        } else if (!sx_dim_is_constant(cuts[k].start) || !sx_dim_is_constant(cuts[k].end)) {
-            return SX_OX_FAIL(im, SX_UNIMPLEMENTED, "axis %u: a slice up to a symbolic extent",
-                              cuts[k].axis);
-        } else {
-            x = cut_constant(im, x, &cuts[k], extent.scale);
-        }
+        bool numbers = sx_dim_is_constant(extent) && sx_dim_is_constant(cuts[k].start) &&
+                       sx_dim_is_constant(cuts[k].end);
+        x = numbers ? cut_constant(im, x, &cuts[k], extent.scale)
+                    : cut_symbolic(im, x, &cuts[k], extent);
     }
     return sx_ox_set(im, 0, x);
 }

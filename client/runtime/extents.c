@@ -34,10 +34,13 @@ static void follow_symbols(sxr_program *program)
     const sx_module *module = &program->module;
     for (uint64_t i = 0; i < module->extent_count; i++) {
         const sx_module_extent *row = &module->extent[i];
-        int64_t extent = sx_module_extent_of(row, program->value[row->symbol]);
+        int64_t extent = sx_module_extent_of(row, program->value);
+        bool more = i > 0 && row[-1].what == row->what && row[-1].index == row->index &&
+                    row[-1].dimension == row->dimension;
         switch ((sx_module_extent_kind)row->what) {
-        case SX_EXTENT_TENSOR:
-            program->dim[row->index][row->dimension] = extent;
+        case SX_EXTENT_TENSOR: /* several rows of a dimension add up */
+            program->dim[row->index][row->dimension] =
+                extent + (more ? program->dim[row->index][row->dimension] : 0);
             program->bytes[row->index] =
                 bytes_of(&module->tensor[row->index], program->dim[row->index]);
             break;

@@ -187,8 +187,8 @@ static void cost_plain(const scope *s, const sx_device *device, sx_op op, const 
     cost->bytes = bytes_of(s, result);
     for (uint32_t k = 0; k < input_count; k++) {
         double read = bytes_of(s, &input[k]);
-        bool partial =
-            op == SX_OP_SLICE || (k == 0 && (op == SX_OP_GATHER || op == SX_OP_DYNAMIC_SLICE));
+        bool partial = op == SX_OP_SLICE || op == SX_OP_CROP ||
+                       (k == 0 && (op == SX_OP_GATHER || op == SX_OP_DYNAMIC_SLICE));
         cost->bytes += partial ? fmin(read, bytes_of(s, result)) : read;
     }
     switch (info->op_class) {

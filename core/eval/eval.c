@@ -125,6 +125,26 @@ static sx_code eval_view(const eval *e)
     return SX_OK;
 }
 
+/* Where it begins counts from the end along attr.dims. */
+static sx_code eval_crop(const eval *e)
+{
+    const sx_type *source = &e->input[0].type;
+    int64_t stride[SX_RANK_MAX] = {0}, start[SX_RANK_MAX], offset = 0;
+    static_strides(source, stride);
+    for (uint32_t d = 0; d < source->rank; d++) {
+        start[d] = e->attr->origin.v[d].scale;
+    }
+    for (uint32_t k = 0; k < e->attr->dims.count; k++) {
+        int64_t d = e->attr->dims.v[k];
+        start[d] = source->dim[d].scale - start[d] - e->type->dim[d].scale;
+    }
+    for (uint32_t d = 0; d < source->rank; d++) {
+        offset += start[d] * stride[d];
+    }
+    copy_strided(e, offset, stride);
+    return SX_OK;
+}
+
 /* As rows: all dimensions before the axis, and blocks of everything from the axis on. */
 static sx_code eval_concatenate(const eval *e)
 {
@@ -230,7 +250,8 @@ static sx_code eval_primitive(const eval *e)
     case SX_OPCLASS_SORT: return sx_eval_sort(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_MOVE:
         return e->op == SX_OP_REVERSE ? sx_eval_reverse(e->cx, e->attr, e->input, e->result)
-                                      : sx_eval_pad(e->cx, e->attr, e->input, e->result);
+               : e->op == SX_OP_PAD   ? sx_eval_pad(e->cx, e->attr, e->input, e->result)
+                                      : eval_crop(e);
     case SX_OPCLASS_WINDOW: return sx_eval_window(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_CONV: return sx_eval_convolution(e->cx, e->attr, e->mode, e->input, e->result);
     case SX_OPCLASS_FUSED:

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "core/ir/extent.h"
 #include "core/ir/num.h"
 
 void sx_grad_reshape(sx_sweep *s, const sx_site *at)
@@ -147,6 +148,57 @@ void sx_grad_slice(sx_sweep *s, const sx_site *at)
         }
     }
     sx_give(s, at, 0, sx_step_pad(s, part, &pad, 0));
+}
+
+/* What a crop leaves of dimension `d` beside its origin, as an extent. */
+static sx_dim left_by_crop(sx_sweep *s, const sx_site *at, uint32_t d, sx_dim whole)
+{
+    const sx_dim part[] = {whole, at->attr.origin.v[d], at->type.dim[d]};
+    sx_polynomial left = {0}, p;
+    sx_dim rest = sx_dim_of(0);
+    bool fits = true;
+    for (uint32_t k = 0; k < SX_COUNT(part); k++) {
+        fits = fits && sx_polynomial_of(s->graph->symbol, part[k], &p) &&
+               sx_polynomial_add(&left, &p, k == 0 ? 1 : -1);
+    }
+    if (s->code == SX_OK &&
+        (!fits || sx_graph_add_extent(s->cx, s->graph, &left, &rest) != SX_OK)) {
+        s->code = sx_fail_in(s->cx, "gradient of a crop, dimension %u: what it leaves", d);
+    }
+    return rest;
+}
+
+void sx_grad_crop(sx_sweep *s, const sx_site *at)
+{
+    sx_type from = sx_step_type(s, at->x[0]), type = at->type;
+    sx_node_id part = at->g;
+    for (uint32_t d = 0; d < from.rank && s->code == SX_OK; d++) {
+        if (sx_dim_equal(from.dim[d], type.dim[d])) {
+            continue;
+        }
+        bool back = false;
+        for (uint32_t k = 0; k < at->attr.dims.count; k++) {
+            back = back || at->attr.dims.v[k] == (int64_t)d;
+        }
+        sx_dim origin = at->attr.origin.v[d], rest = left_by_crop(s, at, d, from.dim[d]);
+        const sx_dim beside[2] = {back ? rest : origin, back ? origin : rest};
+        sx_node_id piece[3];
+        uint32_t count = 0;
+        for (uint32_t k = 0; k < 2 && s->code == SX_OK; k++) {
+            sx_type zeros = type;
+            zeros.dim[d] = beside[k];
+            if (k == 1) {
+                piece[count++] = part;
+            }
+            if (beside[k].scale != 0) {
+                piece[count++] = sx_step_constant(s, &zeros, 0);
+            }
+        }
+        sx_attr attr = {.present = SX_A(axis), .axis = d};
+        part = sx_step(s, SX_OP_CONCATENATE, &attr, piece, count);
+        type.dim[d] = from.dim[d];
+    }
+    sx_give(s, at, 0, part);
 }
 
 /* ---- gather ---- */

@@ -24,6 +24,17 @@ static uint64_t hash_ints(const sx_ints *value, uint64_t seed)
     return hash_bytes(value->v, value->count * sizeof(value->v[0]), seed + value->count);
 }
 
+static uint64_t hash_extents(const sx_extents *value, uint64_t seed)
+{
+    SX_ASSERT(value->count <= SX_RANK_MAX);
+    int64_t words[2 * SX_RANK_MAX];
+    for (uint32_t i = 0; i < value->count; i++) {
+        words[2 * i] = value->v[i].scale;
+        words[2 * i + 1] = value->v[i].scale == 0 ? SX_NO_SYMBOL : value->v[i].symbol;
+    }
+    return hash_bytes(words, 2 * value->count * sizeof(words[0]), seed + value->count);
+}
+
 static uint64_t hash_float(const double *value, uint64_t seed)
 {
     return hash_bytes(value, sizeof(*value), seed);
@@ -75,6 +86,15 @@ static bool equal_ints(const sx_ints *a, const sx_ints *b)
     return a->count == b->count && memcmp(a->v, b->v, a->count * sizeof(a->v[0])) == 0;
 }
 
+static bool equal_extents(const sx_extents *a, const sx_extents *b)
+{
+    bool same = a->count == b->count;
+    for (uint32_t i = 0; i < a->count && same; i++) {
+        same = sx_dim_equal(a->v[i], b->v[i]);
+    }
+    return same;
+}
+
 static bool equal_body(const sx_body *const *a, const sx_body *const *b)
 {
     return *a == *b || sx_body_equal(*a, *b);
@@ -94,6 +114,7 @@ static bool equal_pairs(const sx_rank_pairs *a, const sx_rank_pairs *b)
 /* One row per kind of attribute, used by the three walks over attrs.def below. */
 #define HASH_INT(field) hash_int(&attr->field, hash)
 #define HASH_INTS(field) hash_ints(&attr->field, hash)
+#define HASH_EXTENTS(field) hash_extents(&attr->field, hash)
 #define HASH_FLOAT(field) hash_float(&attr->field, hash)
 #define HASH_REDUCER(field) hash_reducer(&attr->field, hash)
 #define HASH_DIRECTION(field) hash_direction(&attr->field, hash)
@@ -105,6 +126,7 @@ static bool equal_pairs(const sx_rank_pairs *a, const sx_rank_pairs *b)
 #define HASH_PAIRS(field) hash_pairs(&attr->field, hash)
 #define EQUAL_INT(field) (a->field == b->field)
 #define EQUAL_INTS(field) equal_ints(&a->field, &b->field)
+#define EQUAL_EXTENTS(field) equal_extents(&a->field, &b->field)
 #define EQUAL_FLOAT(field) (memcmp(&a->field, &b->field, sizeof(a->field)) == 0)
 #define EQUAL_REDUCER(field) (a->field == b->field)
 #define EQUAL_DIRECTION(field) (a->field == b->field)

@@ -36,6 +36,14 @@ static void put_ints(sx_buf *to, const sx_ints *ints)
     }
 }
 
+static void put_extents(sx_buf *to, const sx_extents *extents)
+{
+    sx_buf_put_u8(to, (uint8_t)extents->count);
+    for (uint32_t i = 0; i < extents->count; i++) {
+        put_dim(to, extents->v[i]);
+    }
+}
+
 static void put_float(sx_buf *to, const double *value)
 {
     sx_buf_put(to, value, sizeof(*value));
@@ -97,6 +105,7 @@ static void put_pairs(sx_buf *to, const sx_rank_pairs *pairs)
 
 #define PUT_INT(field) put_int(to, &attr->field)
 #define PUT_INTS(field) put_ints(to, &attr->field)
+#define PUT_EXTENTS(field) put_extents(to, &attr->field)
 #define PUT_FLOAT(field) put_float(to, &attr->field)
 #define PUT_REDUCER(field) sx_buf_put_u8(to, (uint8_t)attr->field)
 #define PUT_DIRECTION(field) sx_buf_put_u8(to, (uint8_t)attr->field)
@@ -166,6 +175,14 @@ static void take_ints(reader *r, sx_ints *ints)
     ints->count = take_below(r, SX_RANK_MAX + 1);
     for (uint32_t i = 0; i < ints->count; i++) {
         take_int(r, &ints->v[i]);
+    }
+}
+
+static void take_extents(reader *r, sx_extents *extents)
+{
+    extents->count = take_below(r, SX_RANK_MAX + 1);
+    for (uint32_t i = 0; i < extents->count; i++) {
+        take_dim(r, &extents->v[i]);
     }
 }
 
@@ -293,6 +310,7 @@ static void take_pairs(reader *r, sx_rank_pairs *pairs)
 
 #define TAKE_INT(field) take_int(&r, &attr->field)
 #define TAKE_INTS(field) take_ints(&r, &attr->field)
+#define TAKE_EXTENTS(field) take_extents(&r, &attr->field)
 #define TAKE_FLOAT(field) take_float(&r, &attr->field)
 #define TAKE_REDUCER(field) take_reducer(&r, &attr->field)
 #define TAKE_DIRECTION(field) take_direction(&r, &attr->field)

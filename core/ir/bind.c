@@ -31,6 +31,9 @@ sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *
     for (uint32_t i = 0; i < result->type.rank; i++) {
         SX_TRY(replace(cx, image, &result->type.dim[i]));
     }
+    for (uint32_t i = 0; (attr->present & SX_A(origin)) != 0 && i < result->origin.count; i++) {
+        SX_TRY(replace(cx, image, &result->origin.v[i]));
+    }
     if (op == SX_OP_SLICE) {
         SX_ASSERT(operand != NULL);
         for (uint32_t i = 0; i < operand->rank; i++) {
@@ -60,6 +63,33 @@ sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *
     }
     result->body = body;
     return SX_OK;
+}
+
+void sx_crop_settle(const sx_type *operand, sx_op *op, sx_attr *attr)
+{
+    sx_attr slice = {.present = SX_A(start) | SX_A(limit) | SX_A(stride)};
+    bool settles = *op == SX_OP_CROP;
+    SX_ASSERT(!settles || (operand != NULL && operand->rank == attr->type.rank));
+    slice.start.count = slice.limit.count = slice.stride.count = attr->type.rank;
+    for (uint32_t d = 0; d < attr->type.rank && settles; d++) {
+        sx_dim whole = operand->dim[d], origin = attr->origin.v[d], part = attr->type.dim[d];
+        bool back = false, number = sx_dim_is_constant(origin) && sx_dim_is_constant(part);
+        for (uint32_t k = 0; k < attr->dims.count; k++) {
+            back = back || attr->dims.v[k] == (int64_t)d;
+        }
+        slice.stride.v[d] = 1;
+        if (origin.scale == 0 && !sx_dim_is_constant(whole) && sx_dim_equal(whole, part)) {
+            slice.limit.v[d] = -1;
+            continue;
+        }
+        settles = number && (!back || sx_dim_is_constant(whole));
+        slice.start.v[d] = back ? whole.scale - origin.scale - part.scale : origin.scale;
+        slice.limit.v[d] = slice.start.v[d] + part.scale;
+    }
+    if (settles) {
+        *op = SX_OP_SLICE;
+        *attr = slice;
+    }
 }
 
 /* The value of each symbol; every binding is used once. */
@@ -127,8 +157,10 @@ sx_code sx_graph_bind(sx_ctx *cx, const sx_graph *graph, const sx_binding *bindi
         const sx_type *operand = input != NULL ? &out->node[input[0].i].type : NULL;
         sx_attr attr;
         SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, out, &attr));
+        sx_op op = node->op;
+        sx_crop_settle(operand, &op, &attr);
         sx_node_id id;
-        SX_TRY(sx_graph_add(cx, out, node->op, &attr, input, node->input_count, &id));
+        SX_TRY(sx_graph_add(cx, out, op, &attr, input, node->input_count, &id));
         SX_ASSERT(id.i == i);
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {
@@ -163,6 +195,8 @@ sx_code sx_graph_bind_node(sx_ctx *cx, const sx_graph *graph, const sx_binding *
     }
     const sx_type *operand = node->input_count > 0 ? &out->node[input[0].i].type : NULL;
     SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, out, &attr));
+    sx_op op = node->op;
+    sx_crop_settle(operand, &op, &attr);
     *bound = out;
-    return sx_graph_add(cx, out, node->op, &attr, input, node->input_count, there);
+    return sx_graph_add(cx, out, op, &attr, input, node->input_count, there);
 }

@@ -91,6 +91,7 @@ static sx_code place(canon *c, uint32_t index)
         attr.name = sx_span_of(name);
     }
     sx_op op = node->op;
+    sx_crop_settle(operand, &op, &attr);
     uint32_t input_count = node->input_count;
     if (sx_op_info_of(op)->op_class == SX_OPCLASS_COLLECTIVE && attr.ranks == 1) {
         if (input_count > 0 && (op != SX_OP_PERMUTE || attr.pairs.count == 1)) {
@@ -174,6 +175,11 @@ static void mark_node(const sx_graph *graph, const sx_node *node, bool *used)
     uint32_t count = sx_node_programs(graph, node, inner);
     mark_type(&node->type, used);
     mark_type(&attr->type, used);
+    if ((attr->present & SX_A(origin)) != 0) {
+        sx_type origin = {.rank = attr->origin.count};
+        memcpy(origin.dim, attr->origin.v, sizeof(origin.dim));
+        mark_type(&origin, used);
+    }
     for (uint32_t a = 0; attr->body != NULL && a < attr->body->arg_count; a++) {
         sx_type access = {.rank = SX_RANK_MAX};
         memcpy(access.dim, attr->body->access[a].stride, sizeof(access.dim));

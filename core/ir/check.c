@@ -425,6 +425,10 @@ static sx_code check_signature(const sx_infer *in)
     if (in->attr->field.count > SX_RANK_MAX)                                                   \
         return SX_FAIL(in->cx, SX_LIMIT, "%s: %s of %u numbers, at most %d", in->name, #field, \
                        in->attr->field.count, SX_RANK_MAX);
+#define CHECK_EXTENTS(field)                                                                   \
+    if (in->attr->field.count > SX_RANK_MAX)                                                   \
+        return SX_FAIL(in->cx, SX_LIMIT, "%s: %s of %u extents, at most %d", in->name, #field, \
+                       in->attr->field.count, SX_RANK_MAX);
 #define CHECK_FLOAT(field)          \
     if (!isfinite(in->attr->field)) \
         return SX_FAIL(in->cx, SX_INPUT, "%s: %s is not finite", in->name, #field);
@@ -483,7 +487,10 @@ static sx_code dispatch(const sx_infer *in)
         return in->op == SX_OP_DYNAMIC_SLICE ? sx_infer_dynamic_slice(in)
                                              : sx_infer_dynamic_update_slice(in);
     case SX_OPCLASS_SORT: return sx_infer_sort(in);
-    case SX_OPCLASS_MOVE: return in->op == SX_OP_REVERSE ? sx_infer_reverse(in) : sx_infer_pad(in);
+    case SX_OPCLASS_MOVE:
+        return in->op == SX_OP_REVERSE ? sx_infer_reverse(in)
+               : in->op == SX_OP_PAD   ? sx_infer_pad(in)
+                                       : sx_infer_crop(in);
     case SX_OPCLASS_WINDOW: return sx_infer_reduce_window(in);
     case SX_OPCLASS_CONV: return sx_infer_convolution(in);
     case SX_OPCLASS_COMPOSITE: return sx_infer_composite(in);

@@ -52,6 +52,7 @@ sx_code sx_infer_reshape(const sx_infer *in);
 sx_code sx_infer_transpose(const sx_infer *in);
 sx_code sx_infer_broadcast(const sx_infer *in);
 sx_code sx_infer_slice(const sx_infer *in);
+sx_code sx_infer_crop(const sx_infer *in);
 sx_code sx_infer_concatenate(const sx_infer *in);
 sx_code sx_infer_reduce(const sx_infer *in);
 sx_code sx_infer_dot_general(const sx_infer *in);

@@ -196,6 +196,57 @@ sx_code sx_infer_slice(const sx_infer *in)
     return SX_OK;
 }
 
+/* What is left of one dimension behind the origin and the result: at least 0, by the bounds of the symbols. */
+static sx_code check_crop(const sx_infer *in, uint32_t axis)
+{
+    const sx_dim part[] = {in->input[0].dim[axis], in->attr->origin.v[axis],
+                           in->attr->type.dim[axis]};
+    sx_polynomial rest = {0}, p;
+    int64_t low = 0, high;
+    bool fits = true;
+    for (uint32_t k = 0; k < SX_COUNT(part); k++) {
+        if (!sx_dim_is_constant(part[k]) && part[k].symbol >= in->symbol_count) {
+            return SX_FAIL(in->cx, SX_INPUT, "%s: axis %u has symbol %u, the graph has %u",
+                           in->name, axis, part[k].symbol, in->symbol_count);
+        }
+        fits = fits && sx_polynomial_of(in->symbols, part[k], &p) &&
+               sx_polynomial_add(&rest, &p, k == 0 ? 1 : -1);
+    }
+    fits = fits && sx_polynomial_bounds(in->symbols, &rest, &low, &high);
+    if (!fits || low < 0) {
+        return SX_FAIL(in->cx, SX_INPUT,
+                       "%s: axis %u: %s elements from %s on, of extent %s, can be more than it has",
+                       in->name, axis, SX_DIM_TEXT(in, part[2]), SX_DIM_TEXT(in, part[1]),
+                       SX_DIM_TEXT(in, part[0]));
+    }
+    return SX_OK;
+}
+
+sx_code sx_infer_crop(const sx_infer *in)
+{
+    const sx_type *from = &in->input[0], *to = &in->attr->type;
+    SX_ASSERT(in->op == SX_OP_CROP && in->input_count == 1);
+    if (from->dtype != to->dtype || from->rank != to->rank) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: operand 0 is %s of rank %u, the result %s of rank %u",
+                       in->name, sx_dtype_name(from->dtype), from->rank, sx_dtype_name(to->dtype),
+                       to->rank);
+    }
+    if (in->attr->origin.count != from->rank) {
+        return SX_FAIL(in->cx, SX_INPUT, "%s: origin has %u extents, operand 0 has rank %u",
+                       in->name, in->attr->origin.count, from->rank);
+    }
+    SX_TRY(sx_check_dims(in, &in->attr->dims, SX_ATTR_dims, from->rank, true));
+    for (uint32_t i = 0; i < from->rank; i++) {
+        if (in->attr->origin.v[i].scale < 0) {
+            return SX_FAIL(in->cx, SX_INPUT, "%s: axis %u: origin %lld, at least 0", in->name, i,
+                           (long long)in->attr->origin.v[i].scale);
+        }
+        SX_TRY(check_crop(in, i));
+    }
+    *in->result = *to;
+    return SX_OK;
+}
+
 /* The extents of all operands along the axis, together. */
 static sx_code add_extents(const sx_infer *in, sx_dim *sum)
 {

@@ -272,9 +272,8 @@ bool sx_extent_find(const sx_symbol *symbols, uint32_t symbol_count, const sx_po
     return false;
 }
 
-/* Bounds: each term at the values of its symbols that make it least or greatest. */
-static bool find_bounds(const sx_symbol *symbols, const sx_polynomial *p, int64_t *low,
-                        int64_t *high)
+bool sx_polynomial_bounds(const sx_symbol *symbols, const sx_polynomial *p, int64_t *low,
+                          int64_t *high)
 {
     bool ok = true;
     *low = *high = 0;
@@ -312,7 +311,7 @@ static sx_code put_row(sx_ctx *cx, sx_graph *graph, const sx_polynomial *p)
     if (name == NULL) {
         return cx->error.code;
     }
-    if (!find_bounds(graph->symbol, p, &row.low, &row.high) || row.high > SX_EXTENT_MAX) {
+    if (!sx_polynomial_bounds(graph->symbol, p, &row.low, &row.high) || row.high > SX_EXTENT_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "extent %s: its terms are beyond %lld",
                        sx_short_name(row.name).text, (long long)SX_EXTENT_MAX);
     }

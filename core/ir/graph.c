@@ -85,6 +85,7 @@ sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
     uint64_t lists = 0;
 #define LIST_INT(name) UINT64_C(0)
 #define LIST_INTS(name) SX_A(name)
+#define LIST_EXTENTS(name) UINT64_C(0)
 #define LIST_FLOAT(name) UINT64_C(0)
 #define LIST_REDUCER(name) UINT64_C(0)
 #define LIST_DIRECTION(name) UINT64_C(0)

@@ -89,6 +89,10 @@ typedef struct {
     uint32_t count;
     int64_t v[SX_RANK_MAX];
 } sx_ints;
+typedef struct {
+    uint32_t count;
+    sx_dim v[SX_RANK_MAX];
+} sx_extents;
 typedef enum {
     SX_SUM,
     SX_PRODUCT,
@@ -114,6 +118,7 @@ typedef struct sx_program sx_program; /* core/ir/program.h */
 
 #define SX_ATTR_FIELD_INT int64_t
 #define SX_ATTR_FIELD_INTS sx_ints
+#define SX_ATTR_FIELD_EXTENTS sx_extents
 #define SX_ATTR_FIELD_FLOAT double
 #define SX_ATTR_FIELD_REDUCER sx_reducer
 #define SX_ATTR_FIELD_DIRECTION sx_direction
@@ -133,6 +138,7 @@ typedef enum {
 typedef enum {
     SX_KIND_INT,
     SX_KIND_INTS,
+    SX_KIND_EXTENTS,
     SX_KIND_FLOAT,
     SX_KIND_REDUCER,
     SX_KIND_DIRECTION,

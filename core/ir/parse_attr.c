@@ -332,6 +332,7 @@ static sx_code parse_body(sx_lexer *lex, sx_graph *graph, sx_attr *attr)
 
 #define PARSE_INT(field) sx_lex_int(lex, &attr->field)
 #define PARSE_INTS(field) parse_ints(lex, &attr->field)
+#define PARSE_EXTENTS(field) sx_parse_dims(lex, graph, attr->field.v, &attr->field.count)
 #define PARSE_FLOAT(field) parse_double(lex, &attr->field)
 #define PARSE_REDUCER(field) parse_reducer(lex, &attr->field)
 #define PARSE_DIRECTION(field) parse_direction(lex, &attr->field)

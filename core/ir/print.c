@@ -318,6 +318,8 @@ static void print_program(const sx_program *program, sx_buf *out)
 
 #define PRINT_INT(field) sx_buf_put_number(out, (int64_t)attr->field)
 #define PRINT_INTS(field) print_ints(&attr->field, out)
+#define PRINT_EXTENTS(field) \
+    print_dims(attr->field.v, attr->field.count, symbols, symbol_count, out)
 #define PRINT_FLOAT(field) print_double(attr->field, out)
 #define PRINT_REDUCER(field) sx_buf_put_text(out, sx_reducer_name(attr->field))
 #define PRINT_DIRECTION(field) sx_buf_put_text(out, sx_direction_name(attr->field))
@@ -329,6 +331,7 @@ static void print_program(const sx_program *program, sx_buf *out)
 #define PRINT_PAIRS(field) print_pairs(&attr->field, out)
 #define EMPTY_INT(field) false
 #define EMPTY_INTS(field) (attr->field.count == 0)
+#define EMPTY_EXTENTS(field) false
 #define EMPTY_FLOAT(field) false
 #define EMPTY_REDUCER(field) false
 #define EMPTY_DIRECTION(field) false

@@ -8,6 +8,7 @@
 
 #define FIELD_INT(name)
 #define FIELD_INTS(name)
+#define FIELD_EXTENTS(name)
 #define FIELD_FLOAT(name)
 #define FIELD_REDUCER(name)
 #define FIELD_DIRECTION(name)
@@ -175,8 +176,10 @@ static sx_code rebuild(sx_ctx *cx, const sx_graph *graph, const sx_dim *image, c
             SX_TRY(sx_substitute(cx, node->op, sx_graph_attr(graph, node), operand, image, *out,
                                  &attr));
         }
+        sx_op op = node->op;
+        sx_crop_settle(operand, &op, &attr);
         sx_node_id id;
-        SX_TRY(sx_graph_add(cx, *out, node->op, &attr, input, node->input_count, &id));
+        SX_TRY(sx_graph_add(cx, *out, op, &attr, input, node->input_count, &id));
         SX_ASSERT(id.i == i);
     }
     for (uint32_t i = 0; i < graph->output_count; i++) {

@@ -10,4 +10,7 @@
  * a product overflows. */
 sx_code sx_substitute(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *operand,
                       const sx_dim *image, const sx_graph *to, sx_attr *result);
+/* A crop whose places are all numbers, or that takes all of a dimension, becomes the slice that it is. `operand` is the
+ * type of what it crops. */
+void sx_crop_settle(const sx_type *operand, sx_op *op, sx_attr *attr);
 #endif

@@ -39,6 +39,27 @@ graph "rows" (batch in [1, 64], seq in [1, 8]) {
 """
 
 
+# What a step adds to a cache, with rows of a table that begin where the cache ends; parts of the sum; a window that
+# slides by one.
+CACHE = """sx 1
+graph "cache" (past in [1, 63], seq in [1, 64]) {
+    %old = parameter {name = "old", weight = 0} : f32[past, 8]
+    %new = parameter {name = "new", weight = 0} : f32[seq, 8]
+    %table = parameter {name = "table", weight = 1} : f32[128, 8]
+    %place = crop(%table) {origin = [past, 0]} : f32[seq, 8]
+    %placed = add(%new, %place) : f32[seq, 8]
+    %all = concatenate(%old, %placed) {axis = 0} : f32[past + seq, 8]
+    %head = crop(%all) {origin = [0, 0]} : f32[past, 8]
+    %tail = crop(%all) {origin = [past, 2]} : f32[seq, 4]
+    %last = crop(%all) {dims = [0], origin = [0, 0]} : f32[1, 8]
+    %window = crop(%all) {origin = [1, 0]} : f32[past + seq - 1, 8]
+    %line = reshape(%all) : f32[8*past + 8*seq]
+    %flat = negate(%line) : f32[8*past + 8*seq]
+    return %all as "all", %head as "head", %tail as "tail", %last as "last", %window as "window", %flat as "flat"
+}
+"""
+
+
 def sx(*arguments, status=0):
     done = subprocess.run([CLIENT, *map(str, arguments)], capture_output=True, text=True, timeout=300, check=False,
                           cwd=TMP)
@@ -79,9 +100,20 @@ def run_decoder():
            target, "-o", "other.sxm")
     sx("optimize", "decoder.sx", "--no-daemon", "--proof", "proof.txt", "-o", "better.sx")
     sx("prove", "proof.txt", "--from", "decoder.sx")
-    done = sx("compile", "decoder.sx", "--dim", "batch=2", "--dim", "seq=1", "--dim", "past=1..4", "--no-daemon", "-o",
-              "d.sxm", status=4)
-    assert 'an extent of "keys" is past + seq: give "past" one value' in done.stderr, done
+    sx("compile", "decoder.sx", "--dim", "batch=2", "--dim", "seq=1", "--dim", "past=1..4", "--no-daemon", "-o",
+       "d.sxm")
+    for past in range(1, 5):
+        x, cache = (rng.standard_normal((2, rows, 16), np.float32) / 4 for rows in (1, past))
+        np.save(TMP / "x.npy", x)
+        np.save(TMP / "cache.npy", cache)
+        sx("run", "d.sxm", "--dim", f"past={past}", "-i", "x=x.npy", "-i", "cache=cache.npy", "-w", "w=w.npy",
+           "--check", "-o", "out")
+        for name, values in zip(("y", "keys"), decode(x, cache, w)):
+            got = np.load(TMP / "out" / f"{name}.npy")
+            assert got.shape == values.shape and np.allclose(got, values, rtol=1e-5, atol=1e-5), (name, past)
+    done = sx("compile", "decoder.sx", "--dim", "batch=1..4", "--dim", "seq=1..8", "--dim", "past=3", "--no-daemon",
+              "-o", "d.sxm", status=4)
+    assert 'an extent of "y" is batch*seq: give "seq" one value' in done.stderr, done
 
 
 def run_rows():
@@ -98,8 +130,47 @@ def run_rows():
         assert np.array_equal(np.load(TMP / "out" / "y.npy"), np.maximum(x[:16], 0)), batch
 
 
+def check_cache(module, past, seq, *dims):
+    """All results are elements of the operands, or one sum of two: equal to the bit."""
+    rng = np.random.default_rng(past + 100 * seq)
+    old, new, table = (rng.standard_normal((rows, 8), np.float32) for rows in (past, seq, 128))
+    for name, values in (("old", old), ("new", new), ("table", table)):
+        np.save(TMP / f"{name}.npy", values)
+    sx("run", module, *dims, "-i", "old=old.npy", "-i", "new=new.npy", "-w", "table=table.npy", "--check", "-o", "out")
+    every = np.concatenate([old, new + table[past:past + seq]])
+    for name, values in {"all": every, "head": every[:past], "tail": every[past:, 2:6], "last": every[-1:],
+                         "window": every[1:], "flat": -every.reshape(-1)}.items():
+        assert np.array_equal(np.load(TMP / "out" / f"{name}.npy"), values), (name, past, seq)
+
+
+def run_cache():
+    (TMP / "cache.sx").write_text(CACHE)
+    for past, seq in ((1, 1), (17, 5), (63, 64)):
+        sx("compile", "cache.sx", "--dim", f"past={past}", "--dim", f"seq={seq}", "--no-daemon", "-o", "c.sxm")
+        check_cache("c.sxm", past, seq)
+    sx("compile", "cache.sx", "--dim", "past=1..63", "--dim", "seq=3", "--no-daemon", "-o", "past.sxm")
+    assert "dimension 0 = past + 3\n" in sx("module", "show", "past.sxm").stdout
+    assert "dimension 0 = past + 2\n" in sx("module", "show", "past.sxm").stdout
+    for past in (1, 2, 31, 63):
+        check_cache("past.sxm", past, 3, "--dim", f"past={past}")
+    sx("compile", "cache.sx", "--dim", "past=1..63", "--dim", "seq=3,4", "--no-daemon", "-o", "past.sxm")
+    for past, seq in ((1, 3), (63, 3), (17, 4), (63, 4)):  # kernels for one length are not those for another
+        check_cache("past.sxm", past, seq, "--dim", f"past={past}", "--dim", f"seq={seq}")
+    sx("compile", "cache.sx", "--dim", "past=1..5", "--dim", "seq=1..6", "--no-daemon", "-o", "both.sxm")
+    shown = sx("module", "show", "both.sxm").stdout
+    assert "dimension 0 = past + seq\n" in shown and "dimension 0 = past + seq + -1\n" in shown, shown
+    for past, seq in ((1, 1), (1, 6), (5, 1), (3, 4), (5, 6)):
+        check_cache("both.sxm", past, seq, "--dim", f"past={past}", "--dim", f"seq={seq}")
+    (TMP / "far.sx").write_text(CACHE.replace("f32[128, 8]", "f32[126, 8]"))
+    done = sx("compile", "far.sx", "--dim", "past=1", "--dim", "seq=1", "--no-daemon", "-o", "c.sxm", status=4)
+    assert "seq elements from past on, of extent 126, can be more than it has" in done.stderr, done
+    sx("optimize", "cache.sx", "--no-daemon", "--proof", "proof.txt", "-o", "better.sx")
+    sx("prove", "proof.txt", "--from", "cache.sx")
+
+
 def main():
     run_decoder()
+    run_cache()
     run_rows()
     print("ok")
 

@@ -275,8 +275,16 @@ END_TEST
     FAULT(extent_tensor, t->extent[1].index = SX_GEN_T, "row 6 of dimension 0")                    \
     FAULT(extent_part, t->extent[2].index = 3, "row 3 of dimension 2")                             \
     FAULT(extent_loop, (t->extent[2] = (sx_module_extent){2, 0, 0, 0, 1, 1}), "of kind 2")         \
-    FAULT(extent_largest, t->extent[0].scale = 2, "up to 64, the record has 64")                   \
-    FAULT(extent_overflow, t->extent[0].scale = INT64_MAX, "up to 64, the record has 64")          \
+    FAULT(extent_largest, t->extent[0].scale = 2, "2 to 128, the record has 64")                   \
+    FAULT(extent_overflow, t->extent[0].scale = INT64_MAX, "the record has 64")                    \
+    FAULT(extent_number, t->extent[0].symbol = SX_MODULE_NONE, "by 1 / 1")                         \
+    FAULT(extent_sum, (t->extent[1] = t->extent[0], t->extent[1].symbol = SX_MODULE_NONE),         \
+          "extent 1: 1 / 1 of symbol 4294967295: 2 to 65, the record has 64")                      \
+    FAULT(extent_nothing,                                                                          \
+          (t->extent[1] = t->extent[0], t->extent[1].symbol = SX_MODULE_NONE,                      \
+           t->extent[1].scale = -1, t->tensor[SX_GEN_X].dim[0] = 63,                               \
+           t->tensor[SX_GEN_X].size = t->tensor[SX_GEN_X].size / 64 * 63),                         \
+          "0 to 63, the record has 63")                                                            \
     FAULT(part_entry, t->part[0].entry = 1 << 20, "part 0: entry")                                 \
     FAULT(part_grid, t->part[1].grid[1] = 0, "part 1")                                             \
     FAULT(part_overflow, (t->part[1].grid[0] = INT64_MAX, t->part[1].grid[1] = 2), "part 1")       \

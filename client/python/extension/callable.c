@@ -122,6 +122,13 @@ static bool read_tensor(sxp_module *self, size_t index, const symplex_tensor *fr
             sxp_raise(self->state, &error, NULL);
             return false;
         }
+        if (tensor->axis[d].symbol != SYMPLEX_NO_TENSOR && tensor->axis[d].scale == 0) {
+            PyErr_Format(PyExc_NotImplementedError,
+                         "%s: axis %u is a sum of symbols with several values, which modules in "
+                         "Python do not have yet",
+                         from->name, d);
+            return false;
+        }
         tensor->shape[d] = tensor->axis[d].symbol == SYMPLEX_NO_TENSOR ? from->shape[d] : -1;
     }
     return true;

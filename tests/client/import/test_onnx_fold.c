@@ -273,8 +273,71 @@ START_TEST(test_symbolic_slice)
     make_ints(&f.m, "far", "9223372036854775807");
     make_node(&f.m, "Slice", "x,one,far", "y");
     make_output(&f.m, "y", SX_ONNX_FLOAT, "?,6");
-    ck_sx_fails(&f.cx, import(&f, 13), SX_UNIMPLEMENTED, "a part of the symbolic extent batch");
+    ck_sx_fails(&f.cx, import(&f, 13), SX_UNIMPLEMENTED,
+                "a part of the extent batch that is not inside");
     end(&f);
+}
+END_TEST
+
+/* A cache grows by what comes; then parts of it are taken, whose ends are extents, count from the end, or are of a
+ * table. Each as numbers that say the same in NumPy. */
+START_TEST(test_slices_of_sums)
+{
+    static const struct {
+        const char *x, *start, *end, *type;
+        int64_t first, count; /* where past is 5 and seq is 3 */
+    } row[] = {{"all", "0", "past", "f32[past]", 0, 5},
+               {"all", "past", "far", "f32[seq]", 5, 3},
+               {"all", "past", "sum", "f32[seq]", 5, 3},
+               {"all", "-1", "far", "f32[1]", 7, 1},
+               {"all", "1", "far", "f32[past + seq - 1]", 1, 7},
+               {"all", "0", "-1", "f32[past + seq - 1]", 0, 7},
+               {"all", "-100", "past", "f32[past]", 0, 5},
+               {"all", "0", "sum", "f32[past + seq]", 0, 8},
+               {"table", "past", "sum", "f32[seq]", 5, 3},
+               {"table", "1", "sum", "f32[past + seq - 1]", 1, 7}};
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        fixture f;
+        begin(&f);
+        make_input(&f.m, "old", SX_ONNX_FLOAT, "past");
+        make_input(&f.m, "new", SX_ONNX_FLOAT, "seq");
+        make_input(&f.m, "table", SX_ONNX_FLOAT, "400");
+        make_ints(&f.m, "0", "0");
+        make_ints(&f.m, "1", "1");
+        make_ints(&f.m, "-1", "-1");
+        make_ints(&f.m, "-100", "-1000");
+        make_ints(&f.m, "far", "9223372036854775807");
+        make_attr_int(&f.m, "axis", 0);
+        make_node(&f.m, "Concat", "old,new", "all");
+        make_node(&f.m, "Shape", "old", "past");
+        make_node(&f.m, "Shape", "all", "sum");
+        char inputs[64];
+        (void)snprintf(inputs, sizeof(inputs), "%s,%s,%s", row[i].x, row[i].start, row[i].end);
+        make_node(&f.m, "Slice", inputs, "y");
+        make_output(&f.m, "y", SX_ONNX_FLOAT, "?");
+        const sx_onnx_interval interval[] = {{SX_SPAN_LITERAL("past"), 1, 200},
+                                             {SX_SPAN_LITERAL("seq"), 1, 200}};
+        const sx_onnx_options options = {.interval = interval, .interval_count = 2};
+        ck_sx_ok(&f.cx, sx_onnx_import(&f.cx, make_end(&f.m, 13), &options, &f.graph, &f.weights));
+        want_type(&f, row[i].type);
+        const sx_binding binding[] = {{SX_SPAN_LITERAL("past"), 5}, {SX_SPAN_LITERAL("seq"), 3}};
+        sx_graph *bound;
+        ck_sx_ok(&f.cx, sx_graph_bind(&f.cx, f.graph, binding, 2, &bound));
+        double data[3][400];
+        sx_tensor x[3], y;
+        for (uint32_t k = 0; k < 3; k++) {
+            for (uint32_t e = 0; e < 400; e++) {
+                data[k][e] = k == 2 ? e : 5 * k + e; /* each element of a sum is its place */
+            }
+            x[k] = (sx_tensor){bound->node[k].type, data[k]};
+        }
+        ck_sx_ok(&f.cx, sx_graph_eval(&f.cx, bound, SX_EVAL_TYPED, x, 3, &y, 1));
+        ck_assert_int_eq(y.type.dim[0].scale, row[i].count);
+        for (int64_t e = 0; e < row[i].count; e++) {
+            ck_assert_double_eq(((double *)y.data)[e], (double)(row[i].first + e));
+        }
+        end(&f);
+    }
 }
 END_TEST
 
@@ -387,6 +450,7 @@ int main(void)
     tcase_add_test(tcase, test_sums);
     tcase_add_test(tcase, test_names_of_sums);
     tcase_add_test(tcase, test_symbolic_slice);
+    tcase_add_test(tcase, test_slices_of_sums);
     tcase_add_test(tcase, test_symbolic_mean);
     tcase_add_test(tcase, test_extent_as_data);
     tcase_add_test(tcase, test_names_of_dimensions);
