@@ -376,7 +376,7 @@ static void list_move(lister *l)
     for (uint32_t d = 0; d < op->result->rank; d++) {
         bool still = op->op == SX_OP_REVERSE ? !has(&attr->dims, d)
                      : op->op == SX_OP_CROP
-                         ? sx_dim_equal(op->operand[0].dim[d], op->result->dim[d])
+                         ? false /* its type is that of the whole */
                          : sx_padding_is_plain(op->op, attr) &&
                                attr->low.v[d] + attr->high.v[d] == attr->interior.v[d];
         if (still) {

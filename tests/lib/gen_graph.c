@@ -469,8 +469,15 @@ static void draft_convolution(gen *g, const sx_type *x, draft *d)
 static void draft_move(gen *g, sx_op op, const sx_type *x, draft *d)
 {
     sx_attr *a = &d->attr;
-    a->low.count = a->high.count = a->interior.count = x->rank;
+    a->low.count = a->high.count = a->interior.count = a->origin.count = x->rank;
+    a->type = *x;
     for (uint32_t i = 0; i < x->rank; i++) {
+        bool constant = sx_dim_is_constant(x->dim[i]);
+        int64_t least = x->dim[i].scale * (constant ? 1 : g->graph->symbol[x->dim[i].symbol].low);
+        int64_t part = least > 0 ? 1 + (int64_t)below(g, (uint64_t)least) : 0;
+        bool whole = !constant && chance(g, 2);
+        a->type.dim[i] = whole ? x->dim[i] : sx_dim_of(part);
+        a->origin.v[i] = sx_dim_of(whole ? 0 : (int64_t)below(g, (uint64_t)(least - part) + 1));
         bool padded = sx_dim_is_constant(x->dim[i]) && chance(g, 2);
         a->low.v[i] = padded ? below(g, 3) : 0;
         a->high.v[i] = padded ? below(g, 3) : 0;

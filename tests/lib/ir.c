@@ -270,6 +270,20 @@ static void make_pad(sx_rng *rng, sx_test_op *made)
     }
 }
 
+/* A part of each dimension, from the front or from the end. */
+static void make_crop(sx_rng *rng, sx_test_op *made)
+{
+    sx_attr *attr = &made->attr;
+    attr->type = made->input[0];
+    attr->dims = some_dims(rng, attr->type.rank);
+    attr->origin.count = attr->type.rank;
+    for (uint32_t d = 0; d < attr->type.rank; d++) {
+        int64_t extent = attr->type.dim[d].scale, part = 1 + below(rng, (uint32_t)extent);
+        attr->type.dim[d] = sx_dim_of(part);
+        attr->origin.v[d] = sx_dim_of(below(rng, (uint32_t)(extent - part) + 1));
+    }
+}
+
 /* Updates are those that gather would give; indices of a byte reach their extremes. */
 static void make_scatter(sx_rng *rng, sx_test_op *made)
 {
@@ -362,6 +376,8 @@ static void fill_attributes(sx_ctx *cx, sx_rng *rng, sx_op op, sx_test_op *made)
         make_batch_norm(rng, made);
     } else if (op == SX_OP_PAD) {
         make_pad(rng, made);
+    } else if (op == SX_OP_CROP) {
+        make_crop(rng, made);
     } else if (op == SX_OP_REDUCE_WINDOW) {
         make_window(rng, made);
     } else if (op == SX_OP_CONVOLUTION) {
