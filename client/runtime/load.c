@@ -1,7 +1,6 @@
 /* load.c - opening a module: its checks, its code made executable, its memory. */
 #include <errno.h>
 #include <fcntl.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -15,16 +14,6 @@
 #include "client/runtime/program.h"
 #include "client/runtime/ranks.h"
 #include "core/ir/ir.h"
-
-static uint32_t usable_threads(uint32_t wanted)
-{
-    if (wanted != 0) {
-        return wanted;
-    }
-    cpu_set_t set;
-    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
-    return count < 1 ? 1 : (count > (int)SXR_THREADS_MAX ? SXR_THREADS_MAX : (uint32_t)count);
-}
 
 /* Code goes through a sealed memory file: written through the descriptor, then mapped read-execute; never
  * writable and executable. */
@@ -388,7 +377,7 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
     if (program->runs_here && !on_gpu(program)) {
         SX_TRY(map_code(cx, program));
     }
-    SX_TRY(sxr_pool_new(cx, usable_threads(options->threads), &program->pool));
+    SX_TRY(sxr_pool_new(cx, sxr_pool_usable(options->threads), &program->pool));
     SX_TRY(sxr_take_weights(cx, program, options));
     return make_own(cx, program);
 }

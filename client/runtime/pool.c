@@ -165,6 +165,16 @@ sx_code sxr_pool_new(sx_ctx *cx, uint32_t threads, sxr_pool **out)
     return SX_OK;
 }
 
+uint32_t sxr_pool_usable(uint32_t wanted)
+{
+    if (wanted != 0) {
+        return wanted;
+    }
+    cpu_set_t set;
+    int count = sched_getaffinity(0, sizeof(set), &set) == 0 ? CPU_COUNT(&set) : 1;
+    return count < 1 ? 1 : (count > (int)SXR_THREADS_MAX ? SXR_THREADS_MAX : (uint32_t)count);
+}
+
 uint32_t sxr_pool_threads(const sxr_pool *pool)
 {
     return pool->threads;

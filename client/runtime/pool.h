@@ -16,6 +16,8 @@ typedef struct sxr_pool sxr_pool;
 typedef void (*sxr_pool_task)(void *self, uint32_t thread, int64_t first, int64_t last);
 
 void sxr_pool_free(SX_TAKE sxr_pool *pool); /* NULL is allowed */
+/* As many threads as are wanted; 0: as many as the process may use. */
+uint32_t sxr_pool_usable(uint32_t wanted);
 /* `threads` 1..SXR_THREADS_MAX, the caller included. SX_SYSTEM when a thread cannot be started. */
 sx_code sxr_pool_new(sx_ctx *cx, uint32_t threads, sxr_pool **pool);
 uint32_t sxr_pool_threads(const sxr_pool *pool);

@@ -12,6 +12,7 @@
 #include "client/verify/proxy.h"
 #include "client/verify/ranks.h"
 #include "client/verify/rounded.h"
+#include "client/verify/team.h"
 #include "client/verify/verifier.h"
 #include "client/verify/whole.h"
 #include "core/base/rng.h"
@@ -798,11 +799,24 @@ static sx_code compile_once(sx_ctx *cx, const sx_core_request *request,
     return code;
 }
 
+/* The compiler has as many threads as the module will have. */
+static sx_code compile_together(sx_ctx *cx, const sx_core_request *request,
+                                const sxr_verify_options *options, sx_buf *module)
+{
+    sxv_team team;
+    sxv_team_init(&team, options->threads);
+    cx->team = &team.team;
+    sx_code code = compile_once(cx, request, options, module);
+    cx->team = NULL;
+    sxv_team_fini(&team);
+    return code;
+}
+
 sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
                              const sxr_verify_options *options, sx_buf *module)
 {
     SX_TRY(refuse_memory(cx, request->verify_bytes));
-    sx_code code = compile_once(cx, request, options, module);
+    sx_code code = compile_together(cx, request, options, module);
     sx_core_library *library = request->library;
     if (code == SX_INTERNAL && library != NULL && library->parts_met > 0) {
         /* what came of a stored program is not what it should be: from nothing, then */
@@ -810,7 +824,7 @@ sx_code sxr_compile_verified(sx_ctx *cx, const sx_core_request *request,
         sx_buf_clear(module);
         library->candidate_count = library->parts_met = 0;
         library->met = library->reused = false;
-        return compile_once(cx, request, options, module);
+        return compile_together(cx, request, options, module);
     }
     return code;
 }

@@ -44,6 +44,43 @@ void sx_arena_fini(sx_arena *arena)
     arena->used_bytes = 0;
 }
 
+/* Behind the block that `to` is filling, so that its room is not lost. */
+static void adopt_blocks(sx_arena *to, sx_arena *from)
+{
+    sx_arena_block **at = to->head != NULL ? &to->head->next : &to->head;
+    sx_arena_block *rest = *at;
+    *at = from->head;
+    while (*at != NULL) {
+        at = &(*at)->next;
+    }
+    *at = rest;
+}
+
+static void adopt_regions(sx_arena *to, sx_arena *from)
+{
+    sx_arena_region *last = from->region;
+    if (last == NULL) {
+        return;
+    }
+    while (last->next != NULL) {
+        last = last->next;
+    }
+    last->next = to->region;
+    if (to->region != NULL) {
+        to->region->before = last;
+    }
+    to->region = from->region;
+}
+
+void sx_arena_adopt(sx_arena *to, sx_arena *from)
+{
+    SX_ASSERT(from->used_bytes <= to->limit_bytes - to->used_bytes);
+    adopt_blocks(to, from);
+    adopt_regions(to, from);
+    to->used_bytes += from->used_bytes;
+    *from = (sx_arena){.limit_bytes = from->limit_bytes};
+}
+
 static sx_arena_block *block_new(size_t payload, size_t previous)
 {
     size_t size = previous * 2 > BLOCK_BYTES_MIN ? previous * 2 : BLOCK_BYTES_MIN;
@@ -170,6 +207,9 @@ sx_code sx_region_resize(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t 
     }
     if (fresh->next != NULL) {
         fresh->next->before = fresh;
+    }
+    if (size < old_size) {
+        sx_arena_needed(arena, 0);
     }
     arena->used_bytes = arena->used_bytes - old_size + size;
     *array = fresh + 1;

@@ -66,10 +66,35 @@ typedef struct {
     size_t used_bytes;       /* handed out, with alignment */
     size_t limit_bytes;      /* sx_alloc and sx_region_grow fail beyond it */
     size_t refused_bytes;    /* what the last of them that failed had asked for */
+    size_t most_bytes;       /* the most that were needed at once before something was given back */
 } sx_arena;
 
 void sx_arena_init(sx_arena *arena, size_t limit_bytes);
 void sx_arena_fini(sx_arena *arena);
+/* What is in `from` belongs to `to` from now on, which must have room for its bytes; `from` is empty then. */
+void sx_arena_adopt(sx_arena *to, sx_arena *from);
+/* So many bytes beside those in use have come out of what the arena has left, for a while. */
+static inline void sx_arena_needed(sx_arena *arena, size_t bytes)
+{
+    size_t most = arena->used_bytes + bytes;
+    arena->most_bytes = most > arena->most_bytes ? most : arena->most_bytes;
+}
+/* The most bytes that were needed at any time. */
+static inline size_t sx_arena_peak(const sx_arena *arena)
+{
+    return arena->most_bytes > arena->used_bytes ? arena->most_bytes : arena->used_bytes;
+}
+
+/* ---- team: threads that its owner lends to a computation ---- */
+typedef struct {
+    void *self;
+    uint32_t threads; /* that run tasks side by side, the caller's among them */
+    /* Runs task(of, 0) ... task(of, count - 1), each once, in any order, and returns when all of them are done. */
+    void (*run)(void *self, void (*task)(void *of, uint32_t index), void *of, uint32_t count);
+    /* Between the two a thread is alone: tables that tasks share are read and written there. */
+    void (*lock)(void *self);
+    void (*unlock)(void *self);
+} sx_team;
 
 /* ---- ctx: everything one request owns ---- */
 #define SX_ERROR_TEXT_MAX 1920 /* a list of all that is not supported needs room */
@@ -98,8 +123,11 @@ struct sx_ctx {
     uint64_t seed;
     uint64_t (*now_ns)(void *self); /* NULL in pure runs: times in stages are then 0 */
     void *now_self;
-    bool (*cancelled)(void *self); /* NULL: never; polled where fuel is spent in bulk */
+    /* NULL: never; polled where fuel is spent in bulk, with a team by several threads at once. */
+    bool (*cancelled)(void *self);
     void *cancelled_self;
+    /* NULL: no other threads. What is computed does not depend on it. */
+    const sx_team *team;
     void (*progress)(void *self, const char *stage, uint64_t done,
                      uint64_t total); /* NULL: nobody listens */
     void *progress_self;
@@ -114,6 +142,9 @@ struct sx_ctx {
 void sx_ctx_init(sx_ctx *cx, size_t limit_bytes);
 void sx_ctx_fini(sx_ctx *cx);
 void sx_ctx_reset_error(sx_ctx *cx);
+/* A ctx for one task of the computation of `cx`, for whatever thread runs it: with memory of its own, as much as cx
+ * has left, and with cx's fuel, seed and cancellation. It has no team. */
+void sx_ctx_init_task(sx_ctx *task, const sx_ctx *cx);
 
 /* Memory of the request: zeroed, aligned to 16; NULL past the limit with cx->error set (SX_NOMEM). */
 void *sx_alloc(sx_ctx *cx, size_t size);

@@ -83,6 +83,16 @@ void sx_ctx_fini(sx_ctx *cx)
     sx_arena_fini(&cx->arena);
 }
 
+void sx_ctx_init_task(sx_ctx *task, const sx_ctx *cx)
+{
+    SX_ASSERT(cx->arena.used_bytes <= cx->arena.limit_bytes);
+    sx_ctx_init(task, cx->arena.limit_bytes - cx->arena.used_bytes);
+    task->fuel = cx->fuel;
+    task->seed = cx->seed;
+    task->cancelled = cx->cancelled;
+    task->cancelled_self = cx->cancelled_self;
+}
+
 void sx_ctx_reset_error(sx_ctx *cx)
 {
     cx->error.code = SX_OK;

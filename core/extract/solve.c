@@ -393,7 +393,7 @@ sx_code sx_xt_solve(sx_ctx *cx, const sx_xt *problem, const sx_xt_options *optio
                     sx_xt_answer *answer)
 {
     sx_ctx scratch; /* memory that goes when the answer is there */
-    const sx_arena *arena = &cx->arena;
+    sx_arena *arena = &cx->arena;
     SX_ASSERT(problem->root_count > 0 && arena->used_bytes <= arena->limit_bytes);
     sx_ctx_init(&scratch, arena->limit_bytes - arena->used_bytes);
     scratch.cancelled = cx->cancelled;
@@ -406,6 +406,7 @@ sx_code sx_xt_solve(sx_ctx *cx, const sx_xt *problem, const sx_xt_options *optio
         const sx_error *e = &scratch.error;
         (void)sx_fail(cx, code, e->file, e->line, "%s", e->text);
     }
+    sx_arena_needed(arena, sx_arena_peak(&scratch.arena));
     sx_ctx_fini(&scratch);
     return code;
 }

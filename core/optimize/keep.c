@@ -44,6 +44,14 @@ static void put(sx_optimize_keeper *keeper, const sx_key *part, sx_span bytes)
     sx_buf_put_span(keeper->bytes, bytes);
 }
 
+void sx_keep_snapshot(sx_optimize_keeper *keeper, const sx_key *part, const sx_buf *snapshot)
+{
+    SX_ASSERT(sx_keep_place(keeper, part) != NULL);
+    if (snapshot->code == SX_OK) {
+        put(keeper, part, sx_buf_span(snapshot));
+    }
+}
+
 sx_code sx_keep_optimized(sx_ctx *cx, const sx_graph *program, const sx_key *part,
                           const sx_device *device, const sx_optimize_options *options,
                           sx_graph **out, sx_optimize_report *report)
@@ -57,8 +65,8 @@ sx_code sx_keep_optimized(sx_ctx *cx, const sx_graph *program, const sx_key *par
     sx_buf_init(&snapshot, keeper->bytes_max);
     own.snapshot = &snapshot;
     sx_code code = sx_optimize_whole(cx, program, device, &own, out, report);
-    if (code == SX_OK && snapshot.code == SX_OK) {
-        put(keeper, part, sx_buf_span(&snapshot));
+    if (code == SX_OK) {
+        sx_keep_snapshot(keeper, part, &snapshot);
     }
     sx_buf_fini(&snapshot);
     return code;

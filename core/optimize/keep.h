@@ -11,6 +11,9 @@ const sx_optimize_place *sx_keep_place(const sx_optimize_keeper *keeper, const s
 bool sx_keep_has(const sx_optimize_keeper *keeper, const sx_key *part);
 void sx_keep_clear(sx_optimize_keeper *keeper);
 
+/* Writes the e-graph of a part: the snapshot that sx_optimize_whole has put into a buffer of keeper->bytes_max bytes.
+ * It is left out where it found no room there. */
+void sx_keep_snapshot(sx_optimize_keeper *keeper, const sx_key *part, const sx_buf *snapshot);
 /* Optimises the part `program`, whose key is `part`, as sx_optimize_whole does, and writes its e-graph if it
  * is wanted. */
 sx_code sx_keep_optimized(sx_ctx *cx, const sx_graph *program, const sx_key *part,

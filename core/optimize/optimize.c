@@ -841,6 +841,7 @@ sx_code sx_optimize_whole(sx_ctx *cx, const sx_graph *in, const sx_device *devic
         SX_TRY(sx_optimizer_leave(&o, best.choice, kernel_first));
     }
     report->nodes = o.t->eg.live_count;
+    report->all_nodes = o.t->eg.node_count;
     report->classes = o.t->eg.class_count;
     if (options->with_proof) {
         SX_TRY(sx_proof_make(cx, o.t, &o.set, o.in, o.input_node, best.choice, &report->proof));

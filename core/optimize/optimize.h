@@ -140,6 +140,7 @@ typedef struct {
     sx_eg_stop stop;         /* why the first part that did not saturate stopped */
     uint32_t rounds;         /* the largest number of rounds of any part */
     uint32_t nodes, classes; /* at the end */
+    uint32_t all_nodes;      /* with those that died: what the limit of nodes counts */
     uint64_t fuel;           /* spent on rounds and fusion */
     uint64_t extract_fuel;
     uint64_t match_count[SX_RULE_COUNT]; /* sx_rule_name names them */

@@ -6,13 +6,15 @@
 
 #include "core/base/bits.h"
 #include "core/ir/extent.h"
+#include "core/optimize/ahead.h"
 #include "core/optimize/fragments.h"
 #include "core/optimize/keep.h"
 #include "core/shard/plan.h"
 #include "core/store/wiring.h"
 
-#define EXTRACT_FUEL_MIN 10000u /* of one part */
-#define PART_FUEL_SHARE 3u      /* of its share of the fuel: more has not been worth its time */
+#define EXTRACT_FUEL_MIN 10000u          /* of one part */
+#define PRICES_BYTES ((size_t)256 << 20) /* of a program */
+#define PART_FUEL_SHARE 3u /* of its share of the fuel: more has not been worth its time */
 #define WEIGHTY 4.0      /* a part that is so many times less than the whole is worth all effort, */
 #define EFFORT_LEAST 0.2 /* one that is almost nothing of it so much */
 
@@ -29,6 +31,7 @@ typedef struct {
     bool searched; /* some part was saturated */
     sx_optimize_part *part;
     uint32_t part_count, part_capacity;
+    sx_ahead ahead;   /* what was worked on side by side */
     double *weight;   /* [pieces->count] how much of the whole program a piece makes */
     uint32_t *number; /* [pieces->count] of the part a piece became; UINT32_MAX: none yet */
 } divider;
@@ -85,16 +88,6 @@ static void add_report(divider *d, const sx_optimize_report *one)
     }
 }
 
-/* The same with attributes of its own, so that its e-graph knows nothing of the program it is a part of. */
-static sx_code detach(sx_ctx *cx, const sx_graph *program, sx_graph **out)
-{
-    sx_graph *alone;
-    SX_TRY(sx_graph_make(cx, program->name, NULL, &alone));
-    SX_TRY(sx_graph_copy_symbols(cx, program->symbol, program->symbol_count, alone));
-    SX_TRY(sx_graph_adopt(cx, program, alone, out));
-    return sx_sharding_copy(cx, program, NULL, *out);
-}
-
 /* A part that is a small share of the program is worth less: what is found in it counts as little. */
 static double effort_of(const divider *d, uint32_t piece)
 {
@@ -102,27 +95,48 @@ static double effort_of(const divider *d, uint32_t piece)
     return effort < EFFORT_LEAST ? EFFORT_LEAST : effort < 1 ? effort : 1;
 }
 
+/* How a piece is saturated, with what is left now. */
+static sx_optimize_options options_of(const divider *d, uint32_t piece, uint64_t extract_fuel)
+{
+    sx_optimize_options options = *d->options;
+    options.limits = left_limits(d, extract_fuel);
+    options.snapshot = NULL;
+    options.effort = effort_of(d, piece);
+    options.extract_fuel = (uint64_t)((double)(extract_fuel / PART_FUEL_SHARE) * options.effort);
+    return options;
+}
+
+static sx_code put_saturated(divider *d, uint32_t piece, const sx_graph *better,
+                             const sx_optimize_report *one, uint32_t *number)
+{
+    const sx_graph *program = d->pieces->piece[piece].program;
+    add_report(d, one);
+    sx_optimize_part part = one->part[0];
+    part.program = program;
+    SX_TRY(sx_graph_adopt(d->cx, better, program, &part.better));
+    part.use_count = 0;
+    return put_part(d, part, number);
+}
+
 static sx_code saturate_piece(divider *d, uint32_t piece, uint64_t extract_fuel, uint32_t *number)
 {
     const sx_piece *p = &d->pieces->piece[piece];
-    sx_optimize_options options = *d->options;
+    const sx_optimize_options options = options_of(d, piece, extract_fuel);
+    const sx_ahead_part *done = sx_ahead_take(d->cx, &d->ahead, piece, &options.limits);
+    if (done != NULL) {
+        if (done->keeps) {
+            sx_keep_snapshot(options.keeper, &p->key, &done->snapshot);
+        }
+        return put_saturated(d, piece, done->better, done->report, number);
+    }
     sx_optimize_report *one = SX_NEW(d->cx, sx_optimize_report);
     sx_graph *alone, *better;
     if (one == NULL) {
         return d->cx->error.code;
     }
-    options.limits = left_limits(d, extract_fuel);
-    options.snapshot = NULL;
-    options.effort = effort_of(d, piece);
-    options.extract_fuel = (uint64_t)((double)(extract_fuel / PART_FUEL_SHARE) * options.effort);
-    SX_TRY(detach(d->cx, p->program, &alone));
+    SX_TRY(sx_ahead_detach(d->cx, p->program, &alone));
     SX_TRY(sx_keep_optimized(d->cx, alone, &p->key, d->device, &options, &better, one));
-    add_report(d, one);
-    sx_optimize_part part = one->part[0];
-    part.program = p->program;
-    SX_TRY(sx_graph_adopt(d->cx, better, p->program, &part.better));
-    part.use_count = 0;
-    return put_part(d, part, number);
+    return put_saturated(d, piece, better, one, number);
 }
 
 /* A piece that is not cut as what was extracted for the stored part it met. */
@@ -171,6 +185,65 @@ static sx_code order_parts(sx_ctx *cx, const sx_roll *roll, uint32_t **order)
         (*order)[at] = i;
     }
     return SX_OK;
+}
+
+/* The fuel of extraction is shared out by the number of operations. */
+static uint64_t share_of(const sx_roll *roll, uint32_t p, uint64_t extract_fuel)
+{
+    uint64_t operations = 1;
+    for (uint32_t i = 0; i < roll->part_count; i++) {
+        operations += roll->part[i].node_count;
+    }
+    uint64_t fuel = extract_fuel / operations * (roll->part[p].node_count + 1);
+    return fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN;
+}
+
+/* ---- side by side ---- */
+
+static bool is_listed(const divider *d, uint32_t piece)
+{
+    bool listed = false;
+    for (uint32_t i = 0; i < d->ahead.count && !listed; i++) {
+        listed = d->ahead.part[i].piece == piece;
+    }
+    return listed;
+}
+
+/* The pieces that will be saturated, each as it is met first. Depth is bounded by SX_PIECES_DEPTH_MAX. */
+static sx_code list_pieces(divider *d, uint32_t piece, uint64_t extract_fuel)
+{
+    const sx_piece *p = &d->pieces->piece[piece];
+    sx_ahead *ahead = &d->ahead;
+    uint32_t *order;
+    if (p->roll != NULL) {
+        SX_TRY(order_parts(&ahead->cx, p->roll, &order));
+        for (uint32_t i = 0; i < p->roll->part_count; i++) {
+            uint64_t fuel = share_of(p->roll, order[i], extract_fuel);
+            SX_TRY(list_pieces(d, p->inner[order[i]], fuel));
+        }
+        return SX_OK;
+    }
+    if (is_listed(d, piece) || (d->met != NULL && d->met[piece].met)) {
+        return SX_OK;
+    }
+    const sx_optimize_keeper *keeper = d->options->keeper;
+    sx_ahead_part *part;
+    SX_TRY(sx_ahead_add(ahead, &part));
+    part->piece = piece;
+    part->program = p->program;
+    part->options = options_of(d, piece, extract_fuel);
+    part->keeps = keeper != NULL && sx_keep_place(keeper, &p->key) != NULL;
+    return SX_OK;
+}
+
+/* Several pieces and several threads: all pieces at once. Searches in steps leave what the next piece reads. */
+static void work_ahead(divider *d)
+{
+    const sx_team *team = d->cx->team;
+    if (team != NULL && team->threads > 1 && d->options->memory == NULL &&
+        list_pieces(d, 0, d->options->extract_fuel) == SX_OK && d->ahead.count > 1) {
+        sx_ahead_run(&d->ahead, d->cx);
+    }
 }
 
 /* A division of a program while it is being worked on. */
@@ -327,19 +400,13 @@ static sx_code divide_piece(divider *d, uint32_t piece, uint64_t extract_fuel, u
     const sx_piece *from = &d->pieces->piece[piece];
     const sx_roll *roll = from->roll;
     uint32_t *order;
-    uint64_t operations = 1;
     division v = {0};
     sx_graph *whole;
     SX_TRY(order_parts(cx, roll, &order));
     SX_TRY(division_grow(cx, &v, roll, 0));
-    for (uint32_t p = 0; p < roll->part_count; p++) {
-        operations += roll->part[p].node_count;
-    }
     for (uint32_t i = 0; i < roll->part_count; i++) {
         uint32_t p = order[i];
-        uint64_t fuel = extract_fuel / operations * (roll->part[p].node_count + 1);
-        SX_TRY(optimise_piece(d, from->inner[p], fuel > EXTRACT_FUEL_MIN ? fuel : EXTRACT_FUEL_MIN,
-                              &v.piece[p]));
+        SX_TRY(optimise_piece(d, from->inner[p], share_of(roll, p, extract_fuel), &v.piece[p]));
         v.better[p] = d->part[v.piece[p]].better;
     }
     SX_TRY(join_seams(d, &v, extract_fuel / SEAM_FUEL_SHARE + EXTRACT_FUEL_MIN));
@@ -474,7 +541,11 @@ static sx_code divide(sx_ctx *cx, const sx_device *device, const sx_optimize_opt
     SX_TRY(weigh(&d));
     memset(d.number, 0xff, pieces->count * sizeof(*d.number));
     begin_report(&d);
-    SX_TRY(optimise_piece(&d, 0, options->extract_fuel, &last));
+    sx_ahead_init(&d.ahead, cx, device);
+    work_ahead(&d);
+    sx_code code = optimise_piece(&d, 0, options->extract_fuel, &last);
+    sx_ahead_fini(&d.ahead);
+    SX_TRY(code);
     SX_ASSERT(last == d.part_count - 1);
     *out = d.part[last].better;
     report->proven = report->proven && report->met_count == 0;
@@ -619,11 +690,19 @@ sx_code sx_optimize(sx_ctx *cx, const sx_graph *in, const sx_device *device,
 {
     SX_ASSERT(in != NULL && device != NULL);
     sx_optimize_options shared = *options;
-    if (shared.prices == NULL) {
-        SX_TRY(sx_prices_make(cx, sx_device_class(device), in->symbol, in->symbol_count,
-                              &shared.prices));
+    if (shared.prices != NULL) {
+        return optimize(cx, in, device, options, out, report);
     }
-    return optimize(cx, in, device, &shared, out, report);
+    sx_ctx prices; /* memory of a table that parts share, on whatever thread they are worked on */
+    sx_ctx_init_task(&prices, cx);
+    prices.arena.limit_bytes = PRICES_BYTES;
+    prices.team = cx->team;
+    sx_code code = sx_prices_make(&prices, sx_device_class(device), in->symbol, in->symbol_count,
+                                  &shared.prices);
+    code = code == SX_OK ? optimize(cx, in, device, &shared, out, report)
+                         : SX_FAIL(cx, code, "%s", prices.error.text);
+    sx_ctx_fini(&prices);
+    return code;
 }
 
 /* ---- the certificate of the whole ---- */

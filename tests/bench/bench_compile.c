@@ -6,6 +6,7 @@
 
 #include "client/runtime/cpu.h"
 #include "client/symplex.h"
+#include "client/verify/team.h"
 #include "client/verify/verify.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/networks.h"
@@ -41,8 +42,13 @@ static sx_code compile(sx_ctx *cx, const sx_bench_options *options, const sx_cor
         sx_buf_fini(&module);
     } else {
         sx_image image;
+        sxv_team team;
         sx_image_init(&image);
+        sxv_team_init(&team, options->threads);
+        cx->team = &team.team;
         code = sx_core_compile(cx, request, &image);
+        cx->team = NULL;
+        sxv_team_fini(&team);
         sx_image_fini(&image);
     }
     return code;

@@ -1,0 +1,19 @@
+/* team.h - threads for the compiler: the sx_team of a ctx. Threads are started when there are tasks and end with them,
+ * so that a process that waits has none. Where the system starts fewer, those that there are do all of the work.
+ */
+#ifndef SX_CLIENT_VERIFY_TEAM_H
+#define SX_CLIENT_VERIFY_TEAM_H
+#include <pthread.h>
+
+#include "core/base/base.h"
+
+#define SXV_TEAM_THREADS_MAX 16u
+typedef struct {
+    sx_team team;          /* ctx.team points here */
+    pthread_mutex_t mutex; /* guards what tasks share between team.lock and team.unlock */
+} sxv_team;
+
+/* `threads`: 1..SXV_TEAM_THREADS_MAX, more count as that; 0: as many as the process may use. */
+void sxv_team_init(sxv_team *team, uint32_t threads);
+void sxv_team_fini(sxv_team *team);
+#endif
