@@ -5,6 +5,7 @@
 
 #include "client/assemble/process.h"
 #include "client/runtime/cpu.h"
+#include "client/verify/team.h"
 #include "client/verify/verify.h"
 #include "core/core.h"
 #include "daemon/base/base.h"
@@ -84,6 +85,7 @@ static int core_start(const sxd_zygote_message *limits)
 {
     sx_ctx cx;
     int kept = SXD_WORK_FD;
+    sxv_keep_memory();
     sx_ctx_init(&cx, 1 << 16);
     if (assembler_name()[0] != '\0' &&
         sxa_process_start(&cx, &assembler.identity, confine, limits, &assembler.process) == SX_OK) {

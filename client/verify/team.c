@@ -1,8 +1,12 @@
 #include "client/verify/team.h"
 
+#include <malloc.h>
 #include <stdatomic.h>
 
 #include "client/runtime/pool.h"
+
+#define KEPT_BYTES (64 << 20)
+#define HEAP_BLOCK_BYTES (32 << 20) /* larger ones come from the system; the most that it allows */
 
 typedef struct {
     void (*task)(void *of, uint32_t index);
@@ -62,4 +66,10 @@ void sxv_team_init(sxv_team *team, uint32_t threads)
 void sxv_team_fini(sxv_team *team)
 {
     (void)pthread_mutex_destroy(&team->mutex);
+}
+
+void sxv_keep_memory(void)
+{
+    (void)mallopt(M_MMAP_THRESHOLD, HEAP_BLOCK_BYTES);
+    (void)mallopt(M_TRIM_THRESHOLD, KEPT_BYTES);
 }

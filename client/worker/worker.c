@@ -15,6 +15,7 @@
 #include "client/job.h"
 #include "client/spawn.h"
 #include "client/verify/determinism.h"
+#include "client/verify/team.h"
 #include "client/verify/verify.h"
 #include "client/worker/confine.h"
 
@@ -363,6 +364,7 @@ int sxc_work(int fd)
     }
     limit(RLIMIT_CORE, 0);
     limit(RLIMIT_CPU, CPU_SECONDS);
+    sxv_keep_memory();
     sx_ctx_init(&cx, SXC_JOB_MODULE_MAX);
     cx.error = (sx_error){.code = SX_OK}; /* it travels whole */
     cx.now_ns = now_ns;

@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "core/base/rewind.h"
+
 struct sx_arena_block {
     sx_arena_block *next;
     size_t size; /* payload bytes */
@@ -41,6 +43,22 @@ void sx_arena_fini(sx_arena *arena)
         arena->region = next;
     }
     arena->head = NULL;
+    arena->used_bytes = 0;
+}
+
+void sx_arena_rewind(sx_arena *arena)
+{
+    sx_arena_block *kept = arena->head;
+    SX_ASSERT(arena->region == NULL);
+    if (kept == NULL) {
+        return;
+    }
+    while (kept->next != NULL) {
+        sx_arena_block *next = kept->next;
+        kept->next = next->next;
+        free(next);
+    }
+    kept->used = 0;
     arena->used_bytes = 0;
 }
 

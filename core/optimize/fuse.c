@@ -2,6 +2,8 @@
 
 #include <string.h>
 
+#include "core/base/rewind.h"
+
 #define SCRATCH_BYTES ((size_t)64 << 20)
 #define STEP_WORK \
     64u /* of a step on a small body; numbering values goes with the square of its length */
@@ -77,6 +79,7 @@ sx_code sx_fuser_remember(sx_fuser *f, const sx_fuse_step *step, sx_code code, b
     } else if (code != SX_OK) {
         return SX_FAIL(f->cx, code, "fusion: %s", f->scratch.error.text);
     }
+    sx_arena_rewind(&f->scratch.arena); /* what came of the step is interned */
     return sx_fuse_steps_put(f->cx, f->steps, step, *result);
 }
 
@@ -610,16 +613,17 @@ sx_code sx_fuse(sx_ctx *cx, sx_tensors *t, const uint32_t *choice, const uint32_
         return cx->error.code;
     }
     count_readers(&f, order, order_count, root, root_count);
+    sx_ctx_init(&f.scratch, SCRATCH_BYTES);
     sx_code code = SX_OK;
     size_t bytes_start = cx->arena.used_bytes;
     for (uint32_t i = 0; i < order_count && code == SX_OK; i++) {
         if (cx->arena.used_bytes - bytes_start >= limits->bytes || f.work >= *fuel) {
             break; /* what comes after stays as it is */
         }
-        sx_ctx_init(&f.scratch, SCRATCH_BYTES);
         code = fuse_class(&f, order[i]);
-        sx_ctx_fini(&f.scratch);
+        sx_arena_rewind(&f.scratch.arena);
     }
+    sx_ctx_fini(&f.scratch);
     *fuel -= f.work < *fuel ? f.work : *fuel;
     return code;
 }

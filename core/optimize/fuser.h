@@ -11,7 +11,7 @@ typedef struct {
 
 typedef struct {
     sx_ctx *cx;
-    sx_ctx scratch; /* bodies on the way, gone after each class; what is kept is interned in cx */
+    sx_ctx scratch; /* bodies on the way, gone after each step; what is kept is interned in cx */
     sx_tensors *t;
     const uint32_t *choice;
     const bool *enabled;

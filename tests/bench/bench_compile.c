@@ -187,6 +187,7 @@ int sx_bench_compile(const sx_bench_options *options)
                  {"vit_b_16", 1},
                  {"gpt2_4", 1}};
     int status = 0;
+    sxv_keep_memory(); /* as a worker of the daemon */
     for (uint32_t i = 0; i < 2 * SX_COUNT(cases) && status == 0; i++) {
         status = measure(options, cases[i / 2].network, cases[i / 2].batch, i % 2 == 1);
         if (status == 0 && i % 2 == 1) {

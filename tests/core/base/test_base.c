@@ -6,6 +6,7 @@
 
 #include "core/base/hash.h"
 #include "core/base/idmap.h"
+#include "core/base/rewind.h"
 #include "core/base/rng.h"
 
 START_TEST(test_arena_limit)
@@ -263,6 +264,63 @@ START_TEST(test_limit_below_what_is_used)
 END_TEST
 
 /* Items grew from 4 to 8 bytes between two calls: the old ones would be read past their end. */
+/* What one arena held another one frees, and arrays go on growing there. */
+START_TEST(test_arena_adopts)
+{
+    sx_ctx cx, task;
+    void *array[3] = {NULL};
+    uint32_t capacity[3] = {0};
+    sx_ctx_init(&cx, (size_t)16 << 20);
+    sx_ctx_init_task(&task, &cx);
+    ck_assert_uint_eq(task.arena.limit_bytes, cx.arena.limit_bytes - cx.arena.used_bytes);
+    uint8_t *before = sx_alloc(&cx, 100);
+    uint8_t *made = sx_alloc(&task, 200000);
+    ck_assert(before != NULL && made != NULL);
+    ck_sx_ok(&cx, sx_region_grow(&cx, &array[0], &capacity[0], 100, 4));
+    ck_sx_ok(&task, sx_region_grow(&task, &array[1], &capacity[1], 100000, 4));
+    ck_sx_ok(&task, sx_region_grow(&task, &array[2], &capacity[2], 100, 4));
+    size_t most = task.arena.used_bytes;
+    ck_sx_ok(&task, sx_region_resize(&task, &array[1], &capacity[1], 10, 4));
+    ck_assert_uint_eq(sx_arena_peak(&task.arena), most);
+    sx_arena_needed(&task.arena, most);
+    ck_assert_uint_eq(sx_arena_peak(&task.arena), task.arena.used_bytes + most);
+    made[199999] = 7;
+    size_t sum = cx.arena.used_bytes + task.arena.used_bytes;
+    sx_arena_adopt(&cx.arena, &task.arena);
+    ck_assert_uint_eq(cx.arena.used_bytes, sum);
+    ck_assert_uint_eq(task.arena.used_bytes, 0);
+    sx_ctx_fini(&task);
+    ck_assert_uint_eq(made[199999], 7);
+    for (uint32_t i = 0; i < 3; i++) {
+        ck_sx_ok(&cx, sx_region_grow(&cx, &array[i], &capacity[i], 200000, 4));
+    }
+    ck_assert_ptr_nonnull(sx_alloc(&cx, 100));
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
+/* An emptied arena gives the same memory again, zeroed. */
+START_TEST(test_arena_rewinds)
+{
+    sx_ctx cx;
+    uint8_t *last = NULL;
+    sx_ctx_init(&cx, (size_t)16 << 20);
+    for (uint32_t i = 0; i < 100; i++) { /* several blocks */
+        last = sx_alloc(&cx, 4000);
+        ck_assert_ptr_nonnull(last);
+        memset(last, 0xAA, 4000);
+    }
+    sx_arena_rewind(&cx.arena);
+    ck_assert_uint_eq(cx.arena.used_bytes, 0);
+    uint8_t *first = sx_alloc(&cx, 4000);
+    ck_assert_ptr_nonnull(first);
+    ck_assert(first[0] == 0 && first[3999] == 0);
+    sx_arena_rewind(&cx.arena);
+    ck_assert_ptr_eq(sx_alloc(&cx, 4000), first);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_region_of_other_items)
 {
     sx_ctx cx;
@@ -288,6 +346,8 @@ int main(void)
     TCase *cases = tcase_create("base");
     tcase_add_test(cases, test_regions_hold_the_limit);
     tcase_add_test(cases, test_arena_limit);
+    tcase_add_test(cases, test_arena_adopts);
+    tcase_add_test(cases, test_arena_rewinds);
     tcase_add_test(cases, test_first_error_wins);
     tcase_add_test(cases, test_error_context);
     tcase_add_test(cases, test_fuel);
