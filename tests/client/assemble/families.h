@@ -64,7 +64,7 @@ static const family families[] = {
                             "{data = $R} : $T[45, 35] %o = select(%c, %x, %z) : $T[45, 35] " OUT}},
     {.name = "transpose",
      .types = ALL,
-     .text = {X("[96, 80]") "%o = transpose(%x) {perm = [1, 0]} : $T[80, 96] " OUT,
+     .text = {X("[2048, 1040]") "%o = transpose(%x) {perm = [1, 0]} : $T[1040, 2048] " OUT,
               X("[3, 45, 35]") "%o = transpose(%x) {perm = [0, 2, 1]} : $T[3, 35, 45] " OUT,
               X("[6, 20, 64]") "%o = transpose(%x) {perm = [1, 0, 2]} : $T[20, 6, 64] " OUT,
               X("[16, 20, 24]") "%o = transpose(%x) {perm = [2, 1, 0]} : $T[24, 20, 16] " OUT}},
