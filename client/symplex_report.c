@@ -1,4 +1,4 @@
-/* symplex_report.c - the public library: which compiler it is of, what that did, and what the launches of a run take. */
+/* symplex_report.c - the public library: its compiler, what that did, and what the launches of a run take. */
 #include "client/symplex_inside.h"
 
 #include <stdlib.h>

@@ -94,7 +94,8 @@ static int begin(PyObject *module)
     added = added == 0 ? add_type(module, "Store", &sxp_store_spec) : added;
     added = added == 0 ? add_type(module, "Session", &sxp_session_spec) : added;
     added = added == 0 ? PyModule_AddStringConstant(module, "version", symplex_version()) : added;
-    return added == 0 ? PyModule_AddStringConstant(module, "toolchain", symplex_toolchain()) : added;
+    return added == 0 ? PyModule_AddStringConstant(module, "toolchain", symplex_toolchain())
+                      : added;
 }
 
 static PyObject **field_of(sxp_state *state, size_t index)

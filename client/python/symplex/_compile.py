@@ -43,7 +43,7 @@ def _run(what: int, program: Program, output: str | None, *, target: str = "nati
          approximate: bool = False, range_any: bool = False, refresh: bool = False, weights: bool = True,
          disabled_rules: Iterable[str] = (), daemon: str = "auto", socket: str | None = None,
          message: Callable[[str], object] | None = None,
-         progress: Callable[[str, int, int], object] | None = None, threads: int = 0) -> Any:
+         progress: Callable[[str, int, int], object] | None = None, run_threads: int = 0) -> Any:
     path, text = _source(program)
     values, intervals = _dims(dims)
     if daemon not in _DAEMON:
@@ -51,7 +51,7 @@ def _run(what: int, program: Program, output: str | None, *, target: str = "nati
     flags = (_EXACT * bool(exact) | _APPROXIMATE * bool(approximate) | _REFRESH * bool(refresh)
              | _NO_WEIGHTS * (not weights) | _RANGE_ANY * bool(range_any))
     return _c.compile(what, path, text, target, values, intervals, flags, ",".join(disabled_rules) or None, objective,
-                      _DAEMON[daemon], socket, message, progress, output, threads)
+                      _DAEMON[daemon], socket, message, progress, output, run_threads)
 
 
 def compile_bytes(program: Program, **options: Any) -> tuple[bytes, dict[str, Any]]:
@@ -85,7 +85,7 @@ def compile(program: Program, *, threads: int = 0, **options: Any) -> Module:
 
     Ctrl-C, and an exception of `message` or `progress`, end it: the daemon stops what nobody else waits for.
     """
-    opened, info = _run(3, program, None, threads=checked_threads(threads), **options)
+    opened, info = _run(3, program, None, run_threads=checked_threads(threads), **options)
     module = Module(None, opened, threads)
     module.compiled = info
     return module
