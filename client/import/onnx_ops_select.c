@@ -254,7 +254,7 @@ static sx_node_id cut_symbolic(sx_ox *im, sx_node_id x, const cut *c, sx_dim ext
                     .origin = {.count = type->rank},
                     .type = *type};
     sx_dim *part = &attr.type.dim[c->axis], *origin = &attr.origin.v[c->axis];
-    sx_polynomial whole, start, length, behind;
+    sx_polynomial whole = {0}, start = {0}, length = {0}, behind;
     char text[SX_OX_DIM_TEXT];
     for (uint32_t d = 0; d < type->rank; d++) {
         attr.origin.v[d] = sx_dim_of(0);
