@@ -240,6 +240,7 @@ START_TEST(test_limits_that_bind)
     const uint32_t threads[] = {2};
     job j = job_of(make_transformer(3, true));
     j.options.extract_fuel = STACK_FUEL;
+    j.options.with_certificate = false;
     for (uint32_t i = 0; i < SX_COUNT(limits); i++) {
         const sx_optimize_options defaults = sx_optimize_defaults();
         sx_eg_limits *l = &j.options.limits;
@@ -261,6 +262,7 @@ START_TEST(test_memory_ends)
     job j = job_of(make_transformer(3, true));
     outcome alone;
     j.options.extract_fuel = STACK_FUEL;
+    j.options.with_certificate = false;
     work_on(&j, NULL, &alone);
     ck_assert_int_eq(alone.code, SX_OK);
     size_t most = alone.bytes;
@@ -289,6 +291,7 @@ START_TEST(test_cancelled_in_the_middle)
     sxv_team_init(&team, 4);
     const sx_team *teams[] = {NULL, &backwards, &team.team};
     j.options.extract_fuel = STACK_FUEL;
+    j.options.with_certificate = false;
     j.cancelled = cancel_later;
     for (uint32_t t = 0; t < SX_COUNT(teams); t++) {
         outcome o;
