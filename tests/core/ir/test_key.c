@@ -200,6 +200,13 @@ static void change_ints(sx_rng *rng, sx_ints *ints)
     }
 }
 
+static void change_extents(sx_rng *rng, sx_extents *extents)
+{
+    if (extents->count > 0) {
+        extents->v[sx_rng_below(rng, extents->count)].scale++;
+    }
+}
+
 static void change_body(sx_ctx *cx, sx_rng *rng, const sx_body **body)
 {
     sx_body *copy = SX_NEW(cx, sx_body);
@@ -254,6 +261,7 @@ static void change_program(sx_ctx *cx, sx_rng *rng, const sx_program **changed)
 
 #define CHANGE_INT(field) attr->field ^= 1
 #define CHANGE_INTS(field) change_ints(rng, &attr->field)
+#define CHANGE_EXTENTS(field) change_extents(rng, &attr->field)
 #define CHANGE_FLOAT(field) attr->field += 0.125
 #define CHANGE_REDUCER(field) attr->field = (sx_reducer)((attr->field + 1) % SX_REDUCER_COUNT)
 #define CHANGE_DIRECTION(field) attr->field = (sx_direction)((attr->field + 1) % SX_DIRECTION_COUNT)
