@@ -772,9 +772,8 @@ symplex_code symplex_module_axis(const symplex_module *module, size_t index, uin
         const sx_module_extent *row = &tables->extent[i];
         if (row->what == SX_EXTENT_TENSOR && row->index == inside && row->dimension == axis) {
             bool first = result->symbol == SYMPLEX_NO_TENSOR; /* of several rows, which add up */
-            SX_ASSERT(row->divisor == 1 && (!first || row->symbol < module->symbol_count));
-            *result = first ? (symplex_axis){.symbol = row->symbol, .scale = row->scale}
-                            : (symplex_axis){.symbol = result->symbol};
+            result->scale = first ? row->scale : 0;
+            result->symbol = first ? row->symbol : result->symbol;
         }
     }
     return sxc_call_finish(&cx, SX_OK, error);
@@ -962,41 +961,4 @@ symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
                                  .tolerance = made.tolerance};
     }
     return sxc_call_finish(&cx, code, error);
-}
-
-/* ---- state ---- */
-
-symplex_code symplex_module_state_read(const symplex_module *module, size_t index, void *memory,
-                                       size_t size, symplex_error *error)
-{
-    if (module == NULL || index >= module->count) {
-        return sxc_call_misuse(error, "symplex_module_state_read: no tensor of that number");
-    }
-    sx_ctx cx;
-    sxc_call_begin(&cx);
-    sx_code code = sxr_state_read(&cx, module->program, module->tensor[index], memory, size);
-    return sxc_call_finish(&cx, code, error);
-}
-
-symplex_code symplex_module_state_write(symplex_module *module, size_t index, const void *memory,
-                                        size_t size, symplex_error *error)
-{
-    if (module == NULL || index >= module->count) {
-        return sxc_call_misuse(error, "symplex_module_state_write: no tensor of that number");
-    }
-    sx_ctx cx;
-    sxc_call_begin(&cx);
-    sx_code code = sxr_state_write(&cx, module->program, module->tensor[index], memory, size);
-    return sxc_call_finish(&cx, code, error);
-}
-
-symplex_code symplex_module_state_reset(symplex_module *module, symplex_error *error)
-{
-    if (module == NULL) {
-        return sxc_call_misuse(error, "symplex_module_state_reset: no module");
-    }
-    sx_ctx cx;
-    sxc_call_begin(&cx);
-    sxr_state_reset(module->program);
-    return sxc_call_finish(&cx, SX_OK, error);
 }

@@ -504,15 +504,40 @@ static sx_code check(session *s)
     return code;
 }
 
-/* A dimension that --dim does not tell is what the file of an input has there: the first input that has it decides,
- * and another one that differs is refused when it is loaded. */
-static sx_code set_extents_of_inputs(session *s)
+/* The one symbol without a value in the rows of a dimension, which are a sum, gets that which makes it `extent`; where
+ * there are more, or none does, nothing is set. */
+static sx_code solve_extent(session *s, const sx_module_extent *row, uint64_t count, int64_t extent,
+                            bool *changed)
+{
+    const sx_module_extent *open = NULL;
+    uint32_t open_count = 0;
+    for (uint64_t i = 0; i < count; i++) {
+        int64_t value = row[i].symbol == SX_MODULE_NONE ? 1 : sxr_extent(s->program, row[i].symbol);
+        open = value == 0 ? &row[i] : open;
+        open_count += value == 0 ? 1 : 0;
+        extent -= row[i].scale * value;
+    }
+    if (open_count != 1 || extent <= 0 || extent % open->scale != 0) {
+        return SX_OK; /* a file that does not fit is refused when it is loaded */
+    }
+    *changed = true;
+    return sxr_set_extent(s->cli->cx, s->program,
+                          sx_module_string(s->module, s->module->symbol[open->symbol].name),
+                          extent / open->scale);
+}
+
+/* Symbols that --dim does not tell are what the files of inputs make them. */
+static sx_code set_extents_of_inputs(session *s, bool *changed)
 {
     const sx_module *module = s->module;
-    for (uint64_t i = 0; i < module->extent_count; i++) {
+    for (uint64_t i = 0, next; i < module->extent_count; i = next) {
         const sx_module_extent *row = &module->extent[i];
-        if (row->what != SX_EXTENT_TENSOR || sxr_extent(s->program, row->symbol) != 0 ||
-            module->tensor[row->index].place != SX_TENSOR_INPUT) {
+        for (next = i + 1;
+             next < module->extent_count && row->what == row[next - i].what &&
+             row->index == row[next - i].index && row->dimension == row[next - i].dimension;
+             next++) {
+        }
+        if (row->what != SX_EXTENT_TENSOR || module->tensor[row->index].place != SX_TENSOR_INPUT) {
             continue;
         }
         const char *path = file_for(&s->cli->option[SXC_INPUT], name_of(s, row->index));
@@ -521,12 +546,8 @@ static sx_code set_extents_of_inputs(session *s)
         }
         SX_TRY(read_tensor(s, row->index, path));
         const sx_type *type = &s->file[row->index].type;
-        int64_t extent =
-            row->dimension < type->rank ? type->dim[row->dimension].scale / row->scale : 0;
-        if (extent > 0) { /* else the file does not fit, which is told when it is loaded */
-            SX_TRY(sxr_set_extent(s->cli->cx, s->program,
-                                  sx_module_string(module, module->symbol[row->symbol].name),
-                                  extent));
+        if (row->dimension < type->rank) {
+            SX_TRY(solve_extent(s, row, next - i, type->dim[row->dimension].scale, changed));
         }
     }
     return SX_OK;
@@ -541,7 +562,10 @@ static sx_code set_extents(session *s)
     for (uint32_t i = 0; i < count; i++) {
         SX_TRY(sxr_set_extent(s->cli->cx, s->program, binding[i].name, binding[i].value));
     }
-    SX_TRY(set_extents_of_inputs(s));
+    for (bool changed = true; changed;) {
+        changed = false;
+        SX_TRY(set_extents_of_inputs(s, &changed));
+    }
     for (uint32_t i = 0; i < s->module->symbol_count; i++) {
         if (sxr_extent(s->program, i) == 0) {
             sx_span name = sx_module_string(s->module, s->module->symbol[i].name);

@@ -177,6 +177,7 @@ static sx_attr full_attr(const sx_body *body, const sx_program *program)
                     .ranks = 2,
                     .split = 1,
                     .pairs = {pair, 2},
+                    .origin = {2, {{2, 0}, sx_dim_of(5)}},
                     .body = body};
     return attr;
 }
@@ -272,6 +273,7 @@ START_TEST(test_every_field_matters)
     v[SX_ATTR_ranks].ranks = 3;
     v[SX_ATTR_split].split = 2;
     v[SX_ATTR_pairs].pairs.count = 1;
+    v[SX_ATTR_origin].origin.v[1].scale = 6;
     v[SX_ATTR_COUNT].present &= ~SX_A(axis);
     v[SX_ATTR_COUNT + 1].type.dtype = SX_F64;
     v[SX_ATTR_COUNT + 2].type.rank = 1;
