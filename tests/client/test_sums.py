@@ -30,6 +30,15 @@ graph "decoder" (batch in [1, 4], past in [1, 64], seq in [1, 8]) {
     return %5 as "y", %keys as "keys"
 }
 """
+BOTH = """sx 1
+graph "both" (past in [1, 64], seq in [1, 16]) {
+    %both = parameter {name = "both", weight = 0} : f32[past + seq, 8]
+    %old = parameter {name = "old", weight = 0} : f32[past, 8]
+    %new = crop(%both) {origin = [past, 0]} : f32[seq, 8]
+    %z = negate(%old) : f32[past, 8]
+    return %new as "y", %z as "z"
+}
+"""
 ROWS = """sx 1
 graph "rows" (batch in [1, 64], seq in [1, 8]) {
     %x = parameter {name = "x", weight = 0} : f32[batch*seq, 16]
@@ -126,8 +135,21 @@ def run_rows():
         sx("run", "r.sxm", "-i", "x=x.npy", "--dim", "batch=6", "--check", "-o", "out")
         assert np.array_equal(np.load(TMP / "out" / "y.npy"), np.maximum(x, 0)), batch
         np.save(TMP / "x2.npy", x[:16])
-        sx("run", "r.sxm", "-i", "x=x2.npy", "--dim", "batch=2", "--check", "-o", "out")
+        sx("run", "r.sxm", "-i", "x=x2.npy", "--check", "-o", "out")
         assert np.array_equal(np.load(TMP / "out" / "y.npy"), np.maximum(x[:16], 0)), batch
+
+
+def run_both():
+    """The files of the inputs tell both symbols, one of them by a sum."""
+    (TMP / "both.sx").write_text(BOTH)
+    sx("compile", "both.sx", "--dim", "past=1..8", "--dim", "seq=1..4", "--no-daemon", "-o", "both.sxm")
+    both = np.arange(56, dtype=np.float32).reshape(7, 8)
+    np.save(TMP / "both.npy", both)
+    np.save(TMP / "old.npy", -both[:5])
+    sx("run", "both.sxm", "-i", "both=both.npy", "-i", "old=old.npy", "--check", "-o", "out")
+    assert np.array_equal(np.load(TMP / "out" / "y.npy"), both[5:]), "the rows behind those that are old"
+    done = sx("run", "both.sxm", "-i", "both=both.npy", "--random", "1", status=2)
+    assert "dimension seq has no value" in done.stderr or "dimension past has no value" in done.stderr, done
 
 
 def check_cache(module, past, seq, *dims):
@@ -172,6 +194,7 @@ def main():
     run_decoder()
     run_cache()
     run_rows()
+    run_both()
     print("ok")
 
 
