@@ -215,7 +215,7 @@ START_TEST(test_stacks)
     uint64_t seed = sx_test_seed();
     const uint32_t threads[] = {3};
     tasks = 0;
-    for (uint32_t i = 0; i < STACKS; i++) {
+    for (uint32_t i = 0; i < STACKS || (tasks == 0 && i < 20 * STACKS); i++) {
         sx_rng rng = {seed + i};
         job j = job_of(sx_gen_stack(&cx, &rng));
         j.options.extract_fuel = STACK_FUEL;
