@@ -148,10 +148,11 @@ START_TEST(test_processors_have_no_blocks)
 }
 END_TEST
 
-/* The loader's figure for a machine is that of the devices whose code it is. */
+/* The loader's figure for a machine is the largest of the devices whose code it is: one that stands for several
+ * machines has the least of theirs. */
 START_TEST(test_devices_agree)
 {
-    uint32_t compared = 0;
+    uint32_t compared = 0, equal = 0;
     for (uint32_t i = 0; i < sx_device_count(); i++) {
         const sx_device *device = sx_device_at(i);
         const sx_machine *machine =
@@ -163,13 +164,15 @@ START_TEST(test_devices_agree)
             ck_assert_uint_eq(machine->block_shared_bytes, 0);
             continue;
         }
-        ck_assert_msg((double)machine->block_shared_bytes == device->shared_block_bytes, "%s: %.0f",
+        ck_assert_msg((double)machine->block_shared_bytes >= device->shared_block_bytes, "%s: %.0f",
                       device->name, device->shared_block_bytes);
+        equal += (double)machine->block_shared_bytes == device->shared_block_bytes ? 1 : 0;
         ck_assert_uint_eq(device->block_threads, SX_MODULE_THREADS_MAX);
         ck_assert_uint_le(machine->block_shared_bytes, SX_MODULE_SHARED_BYTES_MAX);
         compared++;
     }
-    ck_assert_uint_ge(compared, 6);
+    ck_assert_uint_ge(equal, 6);
+    ck_assert_uint_eq(compared - equal, 1); /* generic-sm80 */
 }
 END_TEST
 
