@@ -61,7 +61,7 @@ static void check_equal(const shape *s, const char *device, const sx_search_resu
 
 /* A stage of the ring more must be better by half a percent, or more of them are not tried, though they may let a core
  * hold fewer, larger blocks that gain again. On products drawn here the cheapest block of the whole space, counted
- * without the search, was cheaper by 4.2 % at most, in nearly all cases by nothing. No bound lies above a price. */
+ * without the search, was cheaper by up to 4.2 %. No bound lies above a price. */
 #define STAGES_LEFT 0.05
 
 static void check_whole_space(const shape *s, const sx_analysis *a, const sx_device *device,

@@ -208,7 +208,9 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
 
 def repeat(a: Any, repeats: Any, axis: Any = None) -> Tracer:
     x = value(a)
-    x, at = (reshape(x, -1), 0) if axis is None else (x, one_axis(x, axis))
+    if axis is None or x.ndim == 0:  # one element is a vector of one
+        x = reshape(x, -1)
+    at = 0 if axis is None else one_axis(x, axis)
     if isinstance(repeats, Tracer):
         raise Unimplemented(f"numpy.repeat by numbers that are traced: they would be the shape of the result "
                             f"({place()})")
