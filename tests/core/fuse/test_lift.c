@@ -194,6 +194,20 @@ START_TEST(lift_symbolic_transpose)
 }
 END_TEST
 
+/* Whether a row of no elements is read along its axis cannot be told from strides. */
+START_TEST(lift_of_an_empty_square)
+{
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    const sx_attr attr = {.present = SX_A(axis), .axis = 0};
+    const sx_type none = {SX_F32, 2, {sx_dim_of(0), sx_dim_of(0)}};
+    sx_attr fused;
+    ck_sx_fails(&cx, sx_fused_lift(&cx, SX_OP_SOFTMAX, &attr, &none, 1, &none, &fused),
+                SX_UNIMPLEMENTED, "softmax: no elements");
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("lift");
@@ -202,6 +216,7 @@ int main(void)
     tcase_add_test(tcase, lift_refuses);
     tcase_add_test(tcase, lift_symbolic_dot);
     tcase_add_test(tcase, lift_symbolic_transpose);
+    tcase_add_test(tcase, lift_of_an_empty_square);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
