@@ -513,6 +513,7 @@ sx_code sx_fused_lift_online(sx_ctx *cx, const sx_attr *attr, const sx_type *inp
 sx_code sx_fused_lift(sx_ctx *cx, sx_op op, const sx_attr *attr, const sx_type *input,
                       uint32_t input_count, const sx_type *result, sx_attr *fused)
 {
+    SX_ASSERT(input_count <= SX_INPUTS_MAX && result->rank <= SX_RANK_MAX);
     if (op == SX_OP_FUSED) {
         *fused = *attr;
         return SX_OK;
