@@ -569,13 +569,40 @@ static bool both_vary(const sx_body *body, uint32_t axes)
     return varying == 2;
 }
 
+/* The producer's program with its sums over the inner dimensions of the target, in front of the consumer's. */
+static bool build_inside(const sx_attr *consumer, const reduction *r, const target *t, part *inner,
+                         part *outer, sx_body *to)
+{
+    layout l;
+    uint32_t result, a = outer->replaced;
+    uint32_t joined = joined_dims(r->through, r->body, r->dim);
+    if (!sx_access_digits(&consumer->type, &consumer->body->access[a], r->through, joined,
+                          &l.digits) ||
+        !keep_args(to, outer, a) || to->arg_count + r->body->arg_count > SX_FUSED_ARGS_MAX) {
+        return false;
+    }
+    for (uint32_t k = 0; k < r->body->arg_count; k++) {
+        inner->arg[k] = to->arg_count;
+        if (!move_inner_access(r, &l, t, consumer->type.rank, k, &to->access[to->arg_count++])) {
+            return false;
+        }
+    }
+    same_indices(&t->space, inner);
+    move_indices(r, &l, t, &consumer->type, inner, outer);
+    to->axes = t->axes;
+    to->inner = t->inner;
+    if (!append(to, inner, &outer->value) || !append(to, outer, &result)) {
+        return false;
+    }
+    sx_body_trim(to, result);
+    return true;
+}
+
 /* The space of the consumer, then the producer's reduced dimensions, which become `inner`. */
 static bool inline_scores(const sx_attr *consumer, uint32_t a, const sx_attr *producer,
                           const sx_type *through, sx_body *to, sx_type *space)
 {
     reduction r = {.body = producer->body, .space = &producer->type, .through = through};
-    uint32_t rank = consumer->type.rank;
-    layout l;
     target t = {.space = consumer->type, .axes = consumer->body->axes};
     part inner = {.from = r.body, .replaced = NONE};
     part outer = {.from = consumer->body, .replaced = a};
@@ -594,30 +621,9 @@ static bool inline_scores(const sx_attr *consumer, uint32_t a, const sx_attr *pr
         t.space.dim[t.space.rank++] = r.space->dim[d];
     }
     t.axes |= t.inner;
-    uint32_t joined = joined_dims(through, producer->body, r.dim);
-    if (consumer->body->inner != 0 || count != through->rank ||
-        !sx_access_digits(&consumer->type, &consumer->body->access[a], through, joined,
-                          &l.digits) ||
-        !keep_args(to, &outer, a) || to->arg_count + r.body->arg_count > SX_FUSED_ARGS_MAX) {
-        return false;
-    }
-    for (uint32_t k = 0; k < r.body->arg_count; k++) {
-        inner.arg[k] = to->arg_count;
-        if (!move_inner_access(&r, &l, &t, rank, k, &to->access[to->arg_count++])) {
-            return false;
-        }
-    }
-    same_indices(&t.space, &inner);
-    move_indices(&r, &l, &t, &consumer->type, &inner, &outer);
-    to->axes = t.axes;
-    to->inner = t.inner;
-    uint32_t result;
-    if (!append(to, &inner, &outer.value) || !append(to, &outer, &result)) {
-        return false;
-    }
-    sx_body_trim(to, result);
     *space = t.space;
-    return !both_vary(to, t.axes & ~t.inner);
+    return consumer->body->inner == 0 && count == through->rank &&
+           build_inside(consumer, &r, &t, &inner, &outer, to) && !both_vary(to, t.axes & ~t.inner);
 }
 
 /* ---- a contraction inside a contraction ---- */
@@ -702,7 +708,6 @@ static bool inline_nested(const sx_attr *consumer, uint32_t a, const sx_attr *pr
                           const sx_type *through, sx_body *to, sx_type *space)
 {
     reduction r = {.body = producer->body, .space = &producer->type, .through = through};
-    layout l;
     target t;
     part inner = {.from = r.body, .replaced = NONE};
     part outer = {.from = consumer->body, .replaced = a, .nests = consumer->body->inner == 0};
@@ -720,29 +725,8 @@ static bool inline_nested(const sx_attr *consumer, uint32_t a, const sx_attr *pr
         !place_inner(consumer, &r, &t)) {
         return false;
     }
-    uint32_t joined = joined_dims(through, producer->body, r.dim);
-    if (!sx_access_digits(&consumer->type, &consumer->body->access[a], through, joined,
-                          &l.digits) ||
-        !keep_args(to, &outer, a) || to->arg_count + r.body->arg_count > SX_FUSED_ARGS_MAX) {
-        return false;
-    }
-    for (uint32_t k = 0; k < r.body->arg_count; k++) {
-        inner.arg[k] = to->arg_count;
-        if (!move_inner_access(&r, &l, &t, consumer->type.rank, k, &to->access[to->arg_count++])) {
-            return false;
-        }
-    }
-    same_indices(&t.space, &inner);
-    move_indices(&r, &l, &t, &consumer->type, &inner, &outer);
-    to->axes = t.axes;
-    to->inner = t.inner;
-    uint32_t result;
-    if (!append(to, &inner, &outer.value) || !append(to, &outer, &result)) {
-        return false;
-    }
-    sx_body_trim(to, result);
     *space = t.space;
-    return inner_dots_are_matrices(to);
+    return build_inside(consumer, &r, &t, &inner, &outer, to) && inner_dots_are_matrices(to);
 }
 
 sx_code sx_fused_inline(sx_ctx *cx, const sx_attr *consumer, uint32_t a, const sx_attr *producer,
