@@ -53,6 +53,15 @@
     .shared_latency = (shared), .l2_latency = (second), .memory_latency = (memory)
 #define HBM .byte_pj = 31, .link_ns = 1250
 #define SHARED(kib) .shared_bytes = (kib)*1024.0, .shared_block_bytes = ((kib)-1) * 1024.0
+#define GA100                                                                         \
+    WARPS(2), HBM, LATENCIES(29, 262, 466),                                           \
+        .matrix_share = 0.95, .cores = 108, .ghz = 1.41, .l1_bytes_per_ns = 180.48,   \
+        .l2_bytes = 388361, .memory_bytes = 80e9, .memory_bytes_per_ns = 2039,        \
+        .cluster_blocks = 1, .link_bytes_per_ns = 300, .flop_pj = 20.5,               \
+        .rate = {{SX_F64, SX_UNIT_VECTOR, 9700},    {SX_I32, SX_UNIT_VECTOR, 19500},  \
+                 {SX_F64, SX_UNIT_TENSOR, 19500},   {SX_F16, SX_UNIT_TENSOR, 312000}, \
+                 {SX_BF16, SX_UNIT_TENSOR, 312000}, {SX_I8, SX_UNIT_TENSOR, 624000}}, \
+        .rate_count = 6
 #define HOPPER                                                                                   \
     WARPS(4), HBM,                                                                               \
         .cores = 132, .ghz = 1.98, .l1_bytes = 262144, .l1_bytes_per_ns = 253.44,                \
@@ -97,30 +106,11 @@ static const sx_device device_table[] = {
     {.name = "a100",
      .target = "sm_80",
      .text = "NVIDIA A100 80 GB SXM: 108 SM, 19.5 TFLOPS FP32, 2039 GB/s",
-     WARPS(2),
-     HBM,
      SHARED(164),
-     LATENCIES(29, 262, 466),
-     .matrix_share = 0.95,
-     .cores = 108,
-     .ghz = 1.41,
+     GA100,
      .l1_bytes = 196608,
-     .l1_bytes_per_ns = 180.48,
-     .l2_bytes = 388361,
-     .memory_bytes = 80e9,
-     .memory_bytes_per_ns = 2039,
      .core_threads = 2048,
-     .core_blocks = 32,
-     .cluster_blocks = 1,
-     .link_bytes_per_ns = 300,
-     .flop_pj = 20.5,
-     .rate = {{SX_F64, SX_UNIT_VECTOR, 9700},
-              {SX_I32, SX_UNIT_VECTOR, 19500},
-              {SX_F64, SX_UNIT_TENSOR, 19500},
-              {SX_F16, SX_UNIT_TENSOR, 312000},
-              {SX_BF16, SX_UNIT_TENSOR, 312000},
-              {SX_I8, SX_UNIT_TENSOR, 624000}},
-     .rate_count = 6},
+     .core_blocks = 32},
     {.name = "h100",
      .target = "sm_90",
      .text = "NVIDIA H100 SXM: 132 SM, 67 TFLOPS FP32, 989 TFLOPS BF16, 3352 GB/s",
@@ -220,30 +210,11 @@ static const sx_device device_table[] = {
      .target = "sm_80",
      .text = "any NVIDIA GPU from compute capability 8.0 on: the limits that all have, priced as "
              "the A100",
-     WARPS(2),
-     HBM,
      SHARED(100),
-     LATENCIES(29, 262, 466),
-     .matrix_share = 0.95,
-     .cores = 108,
-     .ghz = 1.41,
+     GA100,
      .l1_bytes = 131072,
-     .l1_bytes_per_ns = 180.48,
-     .l2_bytes = 388361,
-     .memory_bytes = 80e9,
-     .memory_bytes_per_ns = 2039,
      .core_threads = 1536,
-     .core_blocks = 16,
-     .cluster_blocks = 1,
-     .link_bytes_per_ns = 300,
-     .flop_pj = 20.5,
-     .rate = {{SX_F64, SX_UNIT_VECTOR, 9700},
-              {SX_I32, SX_UNIT_VECTOR, 19500},
-              {SX_F64, SX_UNIT_TENSOR, 19500},
-              {SX_F16, SX_UNIT_TENSOR, 312000},
-              {SX_BF16, SX_UNIT_TENSOR, 312000},
-              {SX_I8, SX_UNIT_TENSOR, 624000}},
-     .rate_count = 6},
+     .core_blocks = 16},
 };
 
 uint32_t sx_device_count(void)
