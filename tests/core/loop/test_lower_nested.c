@@ -323,24 +323,6 @@ START_TEST(test_random_bodies)
 }
 END_TEST
 
-static void copy_in(void *self, uint32_t k, uint8_t *bytes, size_t size)
-{
-    void *const *buffer = self;
-    memcpy(bytes, buffer[k], size);
-}
-
-static void run_machine(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self)
-{
-    sx_x64_kernel code;
-    void *copy[SX_LOOP_BUFFERS_MAX];
-    (void)self;
-    memcpy(copy, buffer, sizeof(void *) * kernel->buffer_count);
-    if (sx_kernel_vector_bytes(kernel) <= 64) { /* x86-64 has no wider ones */
-        ck_sx_ok(cx, machine_check(cx, kernel, &code, copy_in, copy));
-    }
-    ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
-}
-
 START_TEST(test_machine_code)
 {
     sx_rng rng = {sx_test_seed()};
@@ -350,7 +332,7 @@ START_TEST(test_machine_code)
         nested_shape s = random_shape(&rng, round);
         node n = nested_node(&cx, &s);
         nested_fill(&cx, &n, &rng);
-        (void)run_node(&cx, &n, &plans[round % SX_COUNT(plans)], run_machine, NULL, NULL);
+        (void)run_node(&cx, &n, &plans[round % SX_COUNT(plans)], machine_run_both, NULL, NULL);
         sx_ctx_fini(&cx);
     }
 }

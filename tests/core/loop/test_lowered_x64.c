@@ -3,12 +3,6 @@
 #include "tests/core/loop/nodes.h"
 #include "tests/core/x64/machine.h"
 
-static void copy_in(void *self, uint32_t k, uint8_t *bytes, size_t size)
-{
-    void *const *buffer = self;
-    memcpy(bytes, buffer[k], size);
-}
-
 /* Machine code against the interpreter, then the interpreter on the caller's buffers. */
 static void run_machine(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self)
 {
@@ -16,7 +10,7 @@ static void run_machine(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer
     void *copy[SX_LOOP_BUFFERS_MAX];
     (void)self;
     memcpy(copy, buffer, sizeof(void *) * kernel->buffer_count);
-    ck_sx_ok(cx, machine_check(cx, kernel, &code, copy_in, copy));
+    ck_sx_ok(cx, machine_check(cx, kernel, &code, machine_copy_in, copy));
     ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
 }
 

@@ -132,12 +132,6 @@ static sx_buf typed_bytes(sx_ctx *cx, const node *n)
     return raw;
 }
 
-static void copy_in(void *self, uint32_t k, uint8_t *bytes, size_t size)
-{
-    void *const *buffer = self;
-    memcpy(bytes, buffer[k], size);
-}
-
 /* Machine code between guard pages, where a processor has such vectors, against the interpreter of loop programs,
  * which then leaves its result. */
 static void run_both(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, void *self)
@@ -147,7 +141,8 @@ static void run_both(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer, v
     (void)self;
     memcpy(copy, buffer, sizeof(void *) * kernel->buffer_count);
     if (sx_kernel_vector_bytes(kernel) <= 64) {
-        ck_sx_ok(cx, machine_check_by(sx_x64_emit_spilling, cx, kernel, &code, copy_in, copy));
+        ck_sx_ok(cx,
+                 machine_check_by(sx_x64_emit_spilling, cx, kernel, &code, machine_copy_in, copy));
     }
     ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
 }

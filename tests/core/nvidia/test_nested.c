@@ -350,25 +350,6 @@ static bool is_essential(const sx_ptx_insn *insn)
     }
 }
 
-#define KILLED_INSTRUCTIONS_MAX (1 << 22) /* of a loop that does not end */
-/* Is the kernel stopped at a fault, or gives another result, in one of three orders? */
-static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, const node *n,
-                      const uint8_t *want, uint8_t *got)
-{
-    for (uint64_t order = 0; order < 3; order++) {
-        sx_ctx inner;
-        sx_ctx_init(&inner, (size_t)1 << 28);
-        memset(got, 0xCC, bytes_of(&n->result));
-        sx_code code = tiles_run_within(&inner, kernel, module, n, order, order != 1, got,
-                                        KILLED_INSTRUCTIONS_MAX, NULL);
-        sx_ctx_fini(&inner);
-        if (code != SX_OK || memcmp(got, want, bytes_of(&n->result)) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 START_TEST(test_nothing_is_left_out)
 {
     sx_rng rng = {sx_test_seed()};
@@ -396,7 +377,7 @@ START_TEST(test_nothing_is_left_out)
     uint8_t *want = exact_buffer(&cx, bytes_of(&n.result));
     uint8_t *got = exact_buffer(&cx, bytes_of(&n.result));
     ck_sx_ok(&cx, tiles_run(&cx, kernel, module, &n, 0, false, want, NULL));
-    ck_assert(!is_killed(kernel, module, &n, want, got));
+    ck_assert(!tiles_are_killed(kernel, module, &n, want, got));
     sx_ptx_kernel *k = &module->kernel[0];
     for (uint32_t i = 0; i < k->insn_count; i++) {
         sx_ptx_insn whole = k->insn[i];
@@ -405,7 +386,7 @@ START_TEST(test_nothing_is_left_out)
         }
         k->insn[i] =
             (sx_ptx_insn){.op = SX_PTX_OP_FENCE, .modifier = {SX_PTX_ORDER_SC, SX_PTX_SCOPE_CTA}};
-        bool killed = is_killed(kernel, module, &n, want, got);
+        bool killed = tiles_are_killed(kernel, module, &n, want, got);
         k->insn[i] = whole;
         tried++;
         sx_buf line;

@@ -576,25 +576,6 @@ static void fill_growing(sx_ctx *cx, const online_case *c, online_node *o, sx_rn
     }
 }
 
-#define KILLED_INSTRUCTIONS_MAX (1 << 22) /* of a loop that does not end */
-/* Is the kernel stopped at a fault, or gives another result, in one of three orders? */
-static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, const node *n,
-                      const uint8_t *want, uint8_t *got)
-{
-    for (uint64_t order = 0; order < 3; order++) {
-        sx_ctx inner;
-        sx_ctx_init(&inner, (size_t)1 << 28);
-        memset(got, 0xCC, bytes_of(&n->result));
-        sx_code code = tiles_run_within(&inner, kernel, module, n, order, order != 1, got,
-                                        KILLED_INSTRUCTIONS_MAX, NULL);
-        sx_ctx_fini(&inner);
-        if (code != SX_OK || memcmp(got, want, bytes_of(&n->result)) != 0) {
-            return true;
-        }
-    }
-    return false;
-}
-
 START_TEST(test_nothing_is_left_out)
 {
     sx_rng rng = {8}; /* with it each register of scores has the maximum of some row */
@@ -617,7 +598,7 @@ START_TEST(test_nothing_is_left_out)
     uint8_t *want = exact_buffer(&cx, bytes_of(&o.n.result));
     uint8_t *got = exact_buffer(&cx, bytes_of(&o.n.result));
     ck_sx_ok(&cx, tiles_run(&cx, kernel, module, &o.n, 0, false, want, NULL));
-    ck_assert(!is_killed(kernel, module, &o.n, want, got));
+    ck_assert(!tiles_are_killed(kernel, module, &o.n, want, got));
     sx_ptx_kernel *k = &module->kernel[0];
     for (uint32_t i = 0; i < k->insn_count; i++) {
         sx_ptx_insn whole = k->insn[i];
@@ -627,7 +608,7 @@ START_TEST(test_nothing_is_left_out)
         }
         k->insn[i] =
             (sx_ptx_insn){.op = SX_PTX_OP_FENCE, .modifier = {SX_PTX_ORDER_SC, SX_PTX_SCOPE_CTA}};
-        bool killed = is_killed(kernel, module, &o.n, want, got);
+        bool killed = tiles_are_killed(kernel, module, &o.n, want, got);
         k->insn[i] = whole;
         tried++;
         rescaled += whole.op == SX_PTX_OP_MUL_F32 ? 1 : 0;
@@ -685,7 +666,7 @@ START_TEST(test_no_stage_is_lost)
         }
         k->insn[i] =
             (sx_ptx_insn){.op = SX_PTX_OP_FENCE, .modifier = {SX_PTX_ORDER_SC, SX_PTX_SCOPE_CTA}};
-        bool killed = is_killed(kernel, module, &o.n, want, got);
+        bool killed = tiles_are_killed(kernel, module, &o.n, want, got);
         k->insn[i] = whole;
         tried++;
         ck_assert_msg(killed, "nobody misses instruction %u", i);

@@ -220,21 +220,21 @@ static void join_rows(const char *text)
 }
 
 #define LANES "all lanes hold what the shuffle hands on"
-#define SKIPPED "what stands behind is executed before it is left out, to the same end"
+#define EXECUTED "what stands behind is executed before it is left out, to the same end"
 #define POINTS "there are no more rows than this"
 static const mutants_same same_rows[SX_COUNT(rows)][6] = {
-    {{"exchange", "bra", 1, SKIPPED},
+    {{"exchange", "bra", 1, EXECUTED},
      {"immediate", "rem.u32", 1, POINTS},
      {"without", "mad.lo.s64", 2, "the statistic of a row is stored by lane 0"},
      {"immediate", "mad.lo.s64", 2, "the statistic of a row is stored by lane 0"},
      {"immediate", "shfl.sync.bfly", 8, "a maximum: these distances reach all lanes, too"},
      {"immediate", "shfl.sync.idx", 4, LANES}},
-    {{"exchange", "bra", 1, SKIPPED},
+    {{"exchange", "bra", 1, EXECUTED},
      {"immediate", "rem.u32", 1, POINTS},
      {"without", "mad.lo.s64", 1, "the statistic of a row is stored by lane 0"},
      {"immediate", "mad.lo.s64", 1, "the statistic of a row is stored by lane 0"},
      {"immediate", "shfl.sync.idx", 2, LANES}},
-    {{"exchange", "bra", 4, SKIPPED},
+    {{"exchange", "bra", 4, EXECUTED},
      {"immediate", "rem.u32", 1, POINTS},
      {"without", "bra.uni", 1, "each warp has one point"}},
 };

@@ -242,4 +242,24 @@ static inline sx_code tiles_run(sx_ctx *cx, const sx_kernel *kernel, const sx_pt
 {
     return tiles_run_within(cx, kernel, module, n, seed, lazy, out, 0, statistics);
 }
+
+#define KILLED_INSTRUCTIONS_MAX (1 << 22) /* of a loop that does not end */
+
+/* Is the kernel stopped at a fault, or gives another result, in one of three orders? */
+static inline bool tiles_are_killed(const sx_kernel *kernel, const sx_ptx_module *module,
+                                    const node *n, const uint8_t *want, uint8_t *got)
+{
+    for (uint64_t order = 0; order < 3; order++) {
+        sx_ctx inner;
+        sx_ctx_init(&inner, (size_t)1 << 28);
+        memset(got, 0xCC, bytes_of(&n->result));
+        sx_code code = tiles_run_within(&inner, kernel, module, n, order, order != 1, got,
+                                        KILLED_INSTRUCTIONS_MAX, NULL);
+        sx_ctx_fini(&inner);
+        if (code != SX_OK || memcmp(got, want, bytes_of(&n->result)) != 0) {
+            return true;
+        }
+    }
+    return false;
+}
 #endif

@@ -190,4 +190,26 @@ machine_check(sx_ctx *cx, const sx_kernel *kernel, sx_x64_kernel *code,
 {
     return machine_check_by(sx_x64_emit, cx, kernel, code, input, self);
 }
+
+/* Buffers of their own as input: `self` is a list of them. */
+SX_UNUSED static void machine_copy_in(void *self, uint32_t k, uint8_t *bytes, size_t size)
+{
+    void *const *buffer = self;
+    memcpy(bytes, buffer[k], size);
+}
+
+/* Runs machine code on copies of the buffers, where there is any, compares it with the interpreter, and leaves what
+ * that computes. */
+SX_UNUSED static void machine_run_both(sx_ctx *cx, const sx_kernel *kernel, void *const *buffer,
+                                       void *self)
+{
+    sx_x64_kernel code;
+    void *copy[SX_LOOP_BUFFERS_MAX];
+    (void)self;
+    memcpy(copy, buffer, sizeof(void *) * kernel->buffer_count);
+    if (sx_kernel_vector_bytes(kernel) <= 64) { /* x86-64 has no wider ones */
+        ck_sx_ok(cx, machine_check(cx, kernel, &code, machine_copy_in, copy));
+    }
+    ck_sx_ok(cx, sx_kernel_eval(cx, kernel, buffer));
+}
 #endif
