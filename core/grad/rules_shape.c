@@ -150,57 +150,6 @@ void sx_grad_slice(sx_sweep *s, const sx_site *at)
     sx_give(s, at, 0, sx_step_pad(s, part, &pad, 0));
 }
 
-/* What a crop leaves of dimension `d` beside its origin, as an extent. */
-static sx_dim left_by_crop(sx_sweep *s, const sx_site *at, uint32_t d, sx_dim whole)
-{
-    const sx_dim part[] = {whole, at->attr.origin.v[d], at->type.dim[d]};
-    sx_polynomial left = {0}, p;
-    sx_dim rest = sx_dim_of(0);
-    bool fits = true;
-    for (uint32_t k = 0; k < SX_COUNT(part); k++) {
-        fits = fits && sx_polynomial_of(s->graph->symbol, part[k], &p) &&
-               sx_polynomial_add(&left, &p, k == 0 ? 1 : -1);
-    }
-    if (s->code == SX_OK &&
-        (!fits || sx_graph_add_extent(s->cx, s->graph, &left, &rest) != SX_OK)) {
-        s->code = sx_fail_in(s->cx, "gradient of a crop, dimension %u: what it leaves", d);
-    }
-    return rest;
-}
-
-void sx_grad_crop(sx_sweep *s, const sx_site *at)
-{
-    sx_type from = sx_step_type(s, at->x[0]), type = at->type;
-    sx_node_id part = at->g;
-    for (uint32_t d = 0; d < from.rank && s->code == SX_OK; d++) {
-        if (sx_dim_equal(from.dim[d], type.dim[d])) {
-            continue;
-        }
-        bool back = false;
-        for (uint32_t k = 0; k < at->attr.dims.count; k++) {
-            back = back || at->attr.dims.v[k] == (int64_t)d;
-        }
-        sx_dim origin = at->attr.origin.v[d], rest = left_by_crop(s, at, d, from.dim[d]);
-        const sx_dim beside[2] = {back ? rest : origin, back ? origin : rest};
-        sx_node_id piece[3];
-        uint32_t count = 0;
-        for (uint32_t k = 0; k < 2 && s->code == SX_OK; k++) {
-            sx_type zeros = type;
-            zeros.dim[d] = beside[k];
-            if (k == 1) {
-                piece[count++] = part;
-            }
-            if (beside[k].scale != 0) {
-                piece[count++] = sx_step_constant(s, &zeros, 0);
-            }
-        }
-        sx_attr attr = {.present = SX_A(axis), .axis = d};
-        part = sx_step(s, SX_OP_CONCATENATE, &attr, piece, count);
-        type.dim[d] = from.dim[d];
-    }
-    sx_give(s, at, 0, part);
-}
-
 /* ---- gather ---- */
 
 /* `index` repeated or clamped by `bound`, a scalar that is repeated to its shape. */
@@ -336,6 +285,93 @@ static sx_node_id last_of(sx_sweep *s, sx_dim extent)
     return sx_dim_is_constant(extent) ? sx_step_constant(s, &scalar, (double)(extent.scale - 1))
                                       : last_of_symbol(s, extent);
 }
+
+/* ---- crop ---- */
+
+/* What a crop leaves of dimension `d` beside its origin, where that is an extent of the program. */
+static bool left_by_crop(const sx_sweep *s, const sx_site *at, uint32_t d, sx_dim *rest)
+{
+    const sx_dim part[] = {sx_step_type(s, at->x[0]).dim[d], at->attr.origin.v[d], at->type.dim[d]};
+    sx_polynomial left = {0}, p;
+    bool fits = true;
+    for (uint32_t k = 0; k < SX_COUNT(part); k++) {
+        fits = fits && sx_polynomial_of(s->graph->symbol, part[k], &p) &&
+               sx_polynomial_add(&left, &p, k == 0 ? 1 : -1);
+    }
+    return fits && sx_extent_find(s->graph->symbol, s->graph->symbol_count, &left, rest);
+}
+
+static bool counts_from_the_end(const sx_site *at, uint32_t d)
+{
+    bool back = false;
+    for (uint32_t k = 0; k < at->attr.dims.count; k++) {
+        back = back || at->attr.dims.v[k] == (int64_t)d;
+    }
+    return back;
+}
+
+/* `part` between zeros along dimension d, which then has the extent of the whole. */
+static sx_node_id between_zeros(sx_sweep *s, sx_node_id part, uint32_t d, const sx_dim beside[2])
+{
+    sx_node_id piece[3];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < 2; k++) {
+        sx_type zeros = sx_step_type(s, part);
+        zeros.dim[d] = beside[k];
+        if (k == 1) {
+            piece[count++] = part;
+        }
+        if (beside[k].scale != 0) {
+            piece[count++] = sx_step_constant(s, &zeros, 0);
+        }
+    }
+    sx_attr attr = {.present = SX_A(axis), .axis = d};
+    return sx_step(s, SX_OP_CONCATENATE, &attr, piece, count);
+}
+
+/* Where dimension d of a crop begins, as a scalar of i64: a number that the run knows. */
+static sx_node_id begin_of_crop(sx_sweep *s, const sx_site *at, uint32_t d)
+{
+    const sx_type scalar = {.dtype = SX_I64};
+    sx_node_id origin = last_of(s, at->attr.origin.v[d]);
+    origin = sx_step_binary(s, SX_OP_ADD, origin, sx_step_constant(s, &scalar, 1));
+    if (!counts_from_the_end(at, d)) {
+        return origin;
+    }
+    sx_node_id room = last_of(s, sx_step_type(s, at->x[0]).dim[d]);
+    room = sx_step_binary(s, SX_OP_SUBTRACT, room, last_of(s, at->type.dim[d]));
+    return sx_step_binary(s, SX_OP_SUBTRACT, room, origin);
+}
+
+/* g between zeros; or, where what is left has no extent, as it may be nothing, g put into zeros. */
+void sx_grad_crop(sx_sweep *s, const sx_site *at)
+{
+    const sx_type from = sx_step_type(s, at->x[0]);
+    sx_attr put = {.present = SX_A(dims)};
+    sx_node_id input[2 + SX_RANK_MAX], part = at->g;
+    for (uint32_t d = 0; d < from.rank; d++) {
+        sx_dim origin = at->attr.origin.v[d], rest;
+        bool back = counts_from_the_end(at, d);
+        if (sx_dim_equal(from.dim[d], at->type.dim[d])) {
+            continue;
+        }
+        if (left_by_crop(s, at, d, &rest)) {
+            const sx_dim beside[2] = {back ? rest : origin, back ? origin : rest};
+            part = between_zeros(s, part, d, beside);
+        } else {
+            input[2 + put.dims.count] = begin_of_crop(s, at, d);
+            put.dims.v[put.dims.count++] = d;
+        }
+    }
+    if (put.dims.count > 0) {
+        input[0] = sx_step_constant(s, &from, 0);
+        input[1] = part;
+        part = sx_step(s, SX_OP_DYNAMIC_UPDATE_SLICE, &put, input, 2 + put.dims.count);
+    }
+    sx_give(s, at, 0, part);
+}
+
+/* ---- dynamic update slice ---- */
 
 /* `size` elements of `a` along dimension d from `start` on, which is clamped so that all of them lie inside: by gather,
  * as a dynamic slice has no symbolic sizes. */
