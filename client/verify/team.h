@@ -20,7 +20,6 @@ void sxv_team_init(sxv_team *team, uint32_t threads);
 void sxv_team_fini(sxv_team *team);
 
 /* From now on the process keeps up to 64 MiB of the memory that it frees. The compiler takes and gives back blocks of
- * some megabytes many times, and new pages from the system cost as much as a tenth of level 1. For processes that
- * compile and do little else. */
+ * some megabytes many times, each time new pages of the system. For processes that compile and do little else. */
 void sxv_keep_memory(void);
 #endif
