@@ -179,6 +179,10 @@ sx_code sx_ox_arg_extreme(sx_ox *im)
     SX_TRY(sx_ox_attr_int(im, "select_last_index", 0, &last));
     SX_TRY(sx_ox_attr_axis(im, "axis", 0, rank, &axis));
     bool largest = im->entry->arg == SX_OX_MAX;
+    if (sx_dim_equal(sx_ox_input(im, 0)->type.dim[axis], sx_dim_of(0))) {
+        return SX_OX_FAIL(im, SX_INPUT, "axis %u has no elements: none is the %s", axis,
+                          largest ? "largest" : "smallest");
+    }
     sx_node_id out = extreme_index(im, sx_ox_in(im, 0), axis, largest, last != 0);
     if (keep == 0 && im->code == SX_OK) {
         sx_type type = *sx_ox_type(im, out);

@@ -42,21 +42,6 @@ static sxr_program *open_program(sx_ctx *cx, const problem *p, const char *disab
     return program;
 }
 
-static bool start_peer(sx_bench_peer *peer, const problem *p, uint32_t threads)
-{
-    char number[5][32];
-    int64_t value[] = {HEADS * p->batch, p->sequence, p->width, p->kind == SX_ATTENTION_CAUSAL,
-                       threads};
-    char script[] = SX_SOURCE_DIR "/tests/bench/peer_attention.py";
-    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
-    char *argument[8] = {python, script};
-    for (uint32_t i = 0; i < SX_COUNT(value); i++) {
-        (void)snprintf(number[i], sizeof(number[i]), "%lld", (long long)value[i]);
-        argument[2 + i] = number[i];
-    }
-    return sx_bench_peer_start(peer, argument);
-}
-
 static void put_rows(const sx_bench_options *options, const problem *p, double *sample[3],
                      const char *peer)
 {
@@ -82,7 +67,10 @@ static int measure(const sx_bench_options *options, const problem *p)
         return sx_code_exit(cx.error.code);
     }
     sx_bench_peer other = {0};
-    bool has_peer = start_peer(&other, p, sxr_threads(one));
+    const int64_t argument[] = {HEADS * p->batch, p->sequence, p->width,
+                                p->kind == SX_ATTENTION_CAUSAL, sxr_threads(one)};
+    bool has_peer =
+        sx_bench_peer_start_script(&other, "peer_attention.py", argument, SX_COUNT(argument));
     double *sample[3];
     for (uint32_t k = 0; k < SX_COUNT(sample); k++) {
         sample[k] = calloc(options->rounds, sizeof(double));

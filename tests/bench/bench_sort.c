@@ -56,20 +56,6 @@ static bool bind(symplex_module *module, symplex_role role, const char *name, vo
            symplex_module_bind(module, index, memory, bytes, error) == SYMPLEX_OK;
 }
 
-static bool start_peer(sx_bench_peer *peer, const problem *p, uint32_t threads)
-{
-    char number[5][32];
-    const int64_t value[] = {p->rows, p->length, p->count, p->indices, threads};
-    char script[] = SX_SOURCE_DIR "/tests/bench/peer_sort.py";
-    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
-    char *argument[8] = {python, script};
-    for (uint32_t i = 0; i < SX_COUNT(value); i++) {
-        (void)snprintf(number[i], sizeof(number[i]), "%lld", (long long)value[i]);
-        argument[2 + i] = number[i];
-    }
-    return sx_bench_peer_start(peer, argument);
-}
-
 static double least_ns(symplex_module *module, symplex_error *error)
 {
     double least = -1;
@@ -90,7 +76,9 @@ static bool is_measured(const sx_bench_options *options, const problem *p, sympl
     static double ours[ROUNDS_MAX], theirs[ROUNDS_MAX];
     sx_bench_peer peer;
     const uint32_t rounds = options->rounds < ROUNDS_MAX ? options->rounds : ROUNDS_MAX;
-    const bool has_peer = start_peer(&peer, p, options->threads);
+    const int64_t argument[] = {p->rows, p->length, p->count, p->indices, options->threads};
+    const bool has_peer =
+        sx_bench_peer_start_script(&peer, "peer_sort.py", argument, SX_COUNT(argument));
     bool good = least_ns(module, error) >= 0;
     for (uint32_t r = 0; r < rounds && good; r++) {
         ours[r] = least_ns(module, error) / 1e3;

@@ -29,6 +29,23 @@ bool sx_bench_peer_start(sx_bench_peer *p, char *const *argument)
     return named && strcmp(p->name, "none") != 0 && strncmp(p->name, "SKIPPED", 7) != 0;
 }
 
+#define NUMBERS_MAX 8
+
+bool sx_bench_peer_start_script(sx_bench_peer *p, const char *script, const int64_t *value,
+                                uint32_t count)
+{
+    char python[] = SX_SOURCE_DIR "/tests/tools/python.sh";
+    char path[sizeof(SX_SOURCE_DIR) + 64], number[NUMBERS_MAX][32];
+    char *argument[NUMBERS_MAX + 3] = {python, path};
+    SX_ASSERT(count <= NUMBERS_MAX);
+    (void)snprintf(path, sizeof(path), SX_SOURCE_DIR "/tests/bench/%s", script);
+    for (uint32_t i = 0; i < count; i++) {
+        (void)snprintf(number[i], sizeof(number[i]), "%lld", (long long)value[i]);
+        argument[2 + i] = number[i];
+    }
+    return sx_bench_peer_start(p, argument);
+}
+
 double sx_bench_peer_run_ns(sx_bench_peer *p)
 {
     char line[64];

@@ -13,27 +13,14 @@
 
 #include "client/cli/npy.h"
 #include "core/base/rng.h"
+#include "tests/client/api.h"
 #include "tests/lib/gen_module.h"
 #include "tests/lib/test.h"
 
 #define MLP SX_SOURCE_DIR "/tests/models/mlp.onnx"
 #define TARGET "x86-64-v3" /* runs wherever modules run */
 
-static symplex_error error;
 static symplex_client *client;
-
-#define ck_ok(call)                                                                         \
-    do {                                                                                    \
-        symplex_code ck_code_ = (call);                                                     \
-        ck_assert_msg(ck_code_ == SYMPLEX_OK, "%s: %s: %s", #call, error.name, error.text); \
-    } while (0)
-#define ck_fails(call, expected, part)                                                      \
-    do {                                                                                    \
-        symplex_code ck_code_ = (call);                                                     \
-        ck_assert_msg(ck_code_ == (expected), "%s: %s: %s", #call, error.name, error.text); \
-        ck_assert_int_eq(error.code, (expected));                                           \
-        ck_assert_msg(strstr(error.text, (part)) != NULL, "text is '%s'", error.text);      \
-    } while (0)
 
 static void setup(void)
 {

@@ -1,6 +1,7 @@
 /* The public library with memory and streams of the caller, on the CUDA driver of the tests. */
 #include "client/symplex.h"
 
+#include "tests/client/api.h"
 #include "tests/client/cuda/fake_driver.h"
 #include "tests/lib/gen_block.h"
 
@@ -10,13 +11,7 @@ static const int64_t grid[3] = {2, 3, 4};
 
 static char folder[256];
 static symplex_module *module;
-static symplex_error error;
 static float x[ELEMENTS], y[ELEMENTS];
-
-#define ck_ok(call) ck_assert_msg((call) == SYMPLEX_OK, "%s: %s", #call, error.text)
-#define ck_fails(call, expected, says)                                                         \
-    ck_assert_msg((call) == (expected) && strstr(error.text, (says)) != NULL, "%s: %s", #call, \
-                  error.text)
 
 static void setup(void)
 {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/base/rng.h"
+#include "tests/client/api.h"
 #include "tests/lib/test.h"
 
 #define TARGET "x86-64-v3" /* runs wherever modules run */
@@ -15,20 +16,6 @@
 #define COLUMNS 72
 #define LAUNCHES_MAX 64
 #define RUNS 300
-
-static symplex_error error;
-
-#define ck_ok(call)                                                                         \
-    do {                                                                                    \
-        symplex_code ck_code_ = (call);                                                     \
-        ck_assert_msg(ck_code_ == SYMPLEX_OK, "%s: %s: %s", #call, error.name, error.text); \
-    } while (0)
-#define ck_fails(call, expected, part)                                                      \
-    do {                                                                                    \
-        symplex_code ck_code_ = (call);                                                     \
-        ck_assert_msg(ck_code_ == (expected), "%s: %s: %s", #call, error.name, error.text); \
-        ck_assert_msg(strstr(error.text, (part)) != NULL, "text is '%s'", error.text);      \
-    } while (0)
 
 /* y = x w + b, and what of it is weights. */
 static const char program_text[] =

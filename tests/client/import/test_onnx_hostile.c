@@ -398,6 +398,13 @@ static void gather_outside(onnx_make *m)
     make_node(m, "Gather", "x,i", "y");
 }
 
+static void extreme_of_nothing(onnx_make *m)
+{
+    x_to_y(m, "3,0");
+    make_attr_int(m, "axis", 1);
+    make_node(m, "ArgMax", "x", "y");
+}
+
 static void runtime_shape(onnx_make *m)
 {
     x_to_y(m, "3,4");
@@ -491,6 +498,7 @@ static const struct {
     {declared_other_type, 13, SX_INPUT, "output 'y' is declared i64, it is f32"},
     {reshape_misfit, 13, SX_INPUT, "shape: element 1 is -1 and does not follow"},
     {gather_outside, 13, SX_INPUT, "index 3, axis 0 has extent 3"},
+    {extreme_of_nothing, 13, SX_INPUT, "axis 1 has no elements: none is the largest"},
     {runtime_shape, 13, SX_UNIMPLEMENTED, "shape 's' is not known before the run"},
     {equation_garbage, 13, SX_INPUT, "equation: "},
     {name_not_utf8, 13, SX_INPUT, "name is not printable UTF-8"},
