@@ -7,7 +7,7 @@
 
 #include "core/curves.h"
 
-#define SHAPES_MAX 64u /* parts of one kernel; SX_PARTS_MAX */
+#define SHAPES_MAX 64u /* parts of one kernel */
 _Static_assert(SHAPES_MAX <= SX_PARTS_MAX, "each shape is a part");
 #define CASES_MAX 4096u              /* of one kernel, */
 #define NUMBERS_MAX (16 * CASES_MAX) /* and numbers of all of them */

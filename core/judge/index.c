@@ -292,7 +292,7 @@ sx_code sx_judge_indexed(sx_judge *j, sx_op op, const sx_attr *attr, const sx_ty
     m.result = result;
     m.unit = sx_dtype_bytes(result->dtype);
     j->reference.g = g;
-    if (!is_static(&m) || input_count >= SX_LOOP_BUFFERS_MAX) {
+    if (!is_static(&m)) {
         return SX_FAIL(j->cx, SX_INPUT, "%s: shape is symbolic or too large",
                        sx_op_info_of(op)->name);
     }

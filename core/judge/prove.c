@@ -280,13 +280,13 @@ static bool cut(sx_algebra *g, sx_record *r, const sx_places *p, sx_record *rest
         }
         int64_t q = c / p->stride[k - 1];
         int64_t extent = p->extent[k - 1];
-        int64_t start = lin.constant / p->stride[k - 1] % extent;
         int64_t whole = extent / q; /* steps of the variable through the dimension */
-        int64_t head = start > 0 ? sx_ceil_div_i64(extent - start, q) : whole;
+        int64_t walked = lin.constant / p->stride[k - 1] % extent / q;
+        int64_t head = whole - walked;
         if (extent % q != 0 || lin.constant < 0 || head >= r->count[v]) {
             continue;
         }
-        head = start > 0 ? head : r->count[v] / whole * whole;
+        head = walked > 0 ? head : r->count[v] / whole * whole;
         if (head == r->count[v] || head == 0) {
             continue;
         }

@@ -154,8 +154,9 @@ typedef struct {
     /* How many bytes may be touched. */
     int64_t size;
 } sx_loop_buffer;
-#define SX_LOOP_BUFFERS_MAX 20
-#define SX_PARTS_MAX 64
+/* What a node has, SX_INPUTS_MAX at most, and its result. */
+#define SX_LOOP_BUFFERS_MAX 65
+#define SX_PARTS_MAX 128
 typedef struct {
     /* For reports, for instance "dot_17". */
     char name[64];

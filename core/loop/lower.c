@@ -1,6 +1,10 @@
 /* lower.c - an analysed kernel under a schedule as a loop program: buffers, dispatch by kind. */
 #include "core/loop/lower.h"
 
+_Static_assert(SX_LOOP_BUFFERS_MAX > SX_INPUTS_MAX, "of a concatenation");
+_Static_assert(SX_LOOP_BUFFERS_MAX > SX_FUSED_ARGS_MAX + SX_FUSED_RESULTS_MAX, "and a workspace");
+_Static_assert(SX_PARTS_MAX >= 2 * SX_INPUTS_MAX, "a concatenation has two for each operand");
+
 static sx_code add_buffers(sx_lower *l)
 {
     const sx_analysis *a = l->analysis;

@@ -288,10 +288,6 @@ static sx_code check_indices(const indexed *m, uint32_t first, uint32_t end)
 static sx_code make_kernel(indexed *m, const sx_lowering *w, uint32_t lane_bytes)
 {
     SX_TRY(sx_kernel_make(m->cx, w->name, sx_schedule_lanes(w->schedule), lane_bytes, &m->kernel));
-    if (w->input_count + 1 > SX_LOOP_BUFFERS_MAX) {
-        return SX_FAIL(m->cx, SX_LIMIT, "kernel %s: %u inputs, at most %d", w->name, w->input_count,
-                       SX_LOOP_BUFFERS_MAX - 1);
-    }
     for (uint32_t k = 0; k <= w->input_count; k++) {
         const sx_type *type = k < w->input_count ? &w->input[k] : w->result;
         int64_t size = sx_tensor_elements(type) * sx_dtype_bytes(type->dtype);

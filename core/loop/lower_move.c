@@ -170,10 +170,7 @@ sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
                              const sx_type *input, uint32_t input_count, const sx_type *result,
                              const sx_schedule *schedule, sx_kernel **kernel)
 {
-    if (input_count + 1 > SX_LOOP_BUFFERS_MAX) {
-        return SX_FAIL(cx, SX_LIMIT, "kernel %s: %u inputs, at most %d", name, input_count,
-                       SX_LOOP_BUFFERS_MAX - 1);
-    }
+    SX_ASSERT(input_count <= SX_INPUTS_MAX);
     mover m;
     SX_TRY(check_static(cx, name, result, attr->axis));
     uint32_t axis = (uint32_t)attr->axis;
