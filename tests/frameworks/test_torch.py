@@ -500,6 +500,74 @@ def test_dynamic_training():
             assert torch.allclose(a.grad, b.grad, atol=1e-4), n
 
 
+def test_parts_with_extents_that_are_products():
+    """The second part gets tensors of [batch * length, 6] alone."""
+    def function(x):
+        y = x.reshape(-1, 6) * 2 + 1
+        z = torch.linalg.qr(y)[0]
+        return z.abs() * 0 + y - 3
+
+    with Counted() as count:
+        f = compiled(function, strict=False, dynamic=True, fullgraph=False)
+        for batch, length in ((4, 5), (3, 7)):
+            x = whole(batch, length, 6)
+            got, _ = warned(lambda: f(x))
+            same(got, function(x))
+    assert count.runs == 4, count.runs
+
+
+def test_extents_that_cannot_be_compiled():
+    """Known only when they come: PyTorch runs these calls, and says so."""
+    def refuse(text, options, kept=_run.compiled):
+        if "f32[7" in text or "in [2," in text:
+            raise symplex.Unimplemented("seven")
+        return kept(text, options)
+
+    weight = whole(6, 4)
+    f = compiled(lambda x: torch.relu(x @ weight) + 1, strict=False, dynamic=True)
+    strict = compiled(lambda x: torch.relu(x @ weight) + 2, dynamic=True)
+    with mock.patch.object(_run, "compiled", refuse):
+        for n, told in ((5, 0), (7, 1), (7, 0), (6, 0)):
+            x = whole(n, 6)
+            got, texts = warned(lambda: f(x))
+            same(got, torch.relu(x @ weight) + 1)
+            assert len(texts) == told and all("seven, where" in t and "= 7" in t for t in texts), (n, texts)
+        strict(whole(5, 6))
+        fails(symplex.Unimplemented, "seven", strict, whole(7, 6))
+
+
+def test_paths_of_pytorch_s_own():
+    """What nn.TransformerEncoderLayer calls in inference, and distances."""
+    x = torch.randn(2, 7, 16)
+    for first, activation in ((True, "relu"), (False, "gelu")):
+        layer = nn.TransformerEncoderLayer(16, 4, 32, norm_first=first, activation=activation, batch_first=True).eval()
+        with torch.no_grad(), Counted() as count:
+            for n in layer.parameters():
+                n.copy_(torch.randn(n.shape) / 4)
+            got, want = compiled(layer)(x), layer(x)
+            assert count.runs > 0 and torch.allclose(got, want, atol=1e-5), (first, activation)
+    a, b = torch.randn(2, 5, 3), torch.randn(2, 4, 3)
+    a[0, 0] = b[0, 1]  # their distance is 0, and has no slope
+    results = []
+    for run in (compiled(torch.cdist), torch.cdist):
+        x = a.clone().requires_grad_()
+        made = run(x, b)
+        results += [made, *torch.autograd.grad(made.sum(), x)]
+    assert torch.allclose(results[0], results[2], atol=1e-6) and torch.allclose(results[1], results[3], atol=1e-5)
+
+
+def test_gradients_of_pairs():
+    """Even and odd places of short rows, as in rotary positions; and of many tensors put together."""
+    def turn(x, angle):
+        even, odd = x[..., ::2], x[..., 1::2]
+        return torch.stack((even * angle - odd, even + odd * angle), -1).flatten(-2)
+
+    x, angle = whole(2, 10, 4, 16).requires_grad_(), whole(10, 1, 8)
+    same(torch.autograd.grad(compiled(turn)(x, angle).square().sum(), x), torch.autograd.grad(
+        turn(x, angle).square().sum(), x))
+    agrees(lambda *parts: torch.stack(parts, 1) * 2, *[whole(3, 4) for _ in range(50)])
+
+
 def main():
     if sys.argv[1:] == ["--digest"]:
         sys.path.insert(0, str(pathlib.Path(__file__).parent))

@@ -11,6 +11,7 @@ from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from symplex._errors import UsageError
+from symplex.torch._composites import COMPOSITES
 from symplex.torch._lower import arguments_of
 from symplex.torch._parts import Built, Options, build
 from symplex.torch._weights import mark_static, mode_of
@@ -28,7 +29,7 @@ def broken_up(table: Mapping[Any, Callable[..., Any]]) -> dict[Any, Callable[...
 
 @functools.cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    return broken_up(core_aten_decompositions())
+    return {**broken_up(core_aten_decompositions()), **COMPOSITES}
 
 
 @functools.cache

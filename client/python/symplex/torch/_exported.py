@@ -15,6 +15,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from symplex._errors import InputError, Unimplemented
 from symplex.torch._backend import broken_up, options_of
+from symplex.torch._composites import COMPOSITES
 from symplex.torch._graph import is_symbolic
 from symplex.torch._lower import arguments_of
 from symplex.torch._parts import build
@@ -27,7 +28,7 @@ def _table() -> dict[Any, Any]:
     """As for torch.compile, but that torch.export would keep some operators."""
     aten = torch.ops.aten
     kept = [aten.upsample_bilinear2d.default, aten.upsample_bilinear2d.vec, aten.upsample_nearest2d.vec]
-    return {**broken_up(default_decompositions().materialize()), **get_decompositions(kept)}
+    return {**broken_up(default_decompositions().materialize()), **get_decompositions(kept), **COMPOSITES}
 
 
 class Exported:

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import operator
 import types
-import warnings
 from typing import Any, Callable, Mapping, NamedTuple
 
 import torch
@@ -11,11 +10,11 @@ from torch import fx
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
-from symplex._errors import CompileError, InputError, LimitExceeded, Unimplemented
+from symplex._errors import Unimplemented
 from symplex.torch._emit import Undescribed, Unsupported
-from symplex.torch._graph import is_symbolic
-from symplex.torch._lower import check, is_view
-from symplex.torch._run import Part
+from symplex.torch._graph import expression, is_symbolic
+from symplex.torch._lower import arguments_of, check, is_view
+from symplex.torch._run import REFUSED, Part, unknown_symbols, warn
 
 _NAMES_MAX = 6
 
@@ -50,10 +49,6 @@ def _told(reasons: list[str], strict: bool) -> str:
         raise Unimplemented(f"symplex.torch: what cannot be compiled (strict): {text}")
     warn(text)
     return text
-
-
-def warn(text: str) -> None:
-    warnings.warn(f"symplex: PyTorch runs a part of the model: {text}", RuntimeWarning, stacklevel=2)
 
 
 class _Support(OperatorSupportBase):
@@ -110,6 +105,19 @@ class Whole:
         self.run = lambda args: forward(owner, *args)
 
 
+def _hand_down(whole: fx.GraphModule, name: str, child: fx.GraphModule) -> None:
+    """A part that is given tensors whose extents are products of symbols alone is given the symbols, too."""
+    given = {expression(n.meta["val"]): n for n in arguments_of(whole.graph) if is_symbolic(n.meta.get("val"))}
+    call = next(n for n in whole.graph.nodes if n.op == "call_module" and n.target == name)
+    for symbol in unknown_symbols(child.graph):
+        last = arguments_of(child.graph)[-1]
+        if symbol in given:
+            with child.graph.inserting_after(last):
+                child.graph.create_node(last.op, f"extent_{symbol}").meta["val"] = given[symbol].meta["val"]
+            call.args = (*call.args, given[symbol])
+    child.recompile()
+
+
 def _split(module: fx.GraphModule, refused: dict[fx.Node, str], options: Options) -> tuple[Whole, str]:
     partitioner = CapabilityBasedPartitioner(module, _Support(refused), allows_single_node_partition=True)
     parts = [p for p in partitioner.propose_partitions() if _computes(p.nodes)]
@@ -121,8 +129,9 @@ def _split(module: fx.GraphModule, refused: dict[fx.Node, str], options: Options
             continue
         single = not isinstance(next(n for n in child.graph.nodes if n.op == "output").args[0], (list, tuple))
         try:
-            setattr(whole, name, _Call(Part(child, options.compiling), single))
-        except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError) as error:
+            _hand_down(whole, name, child)
+            setattr(whole, name, _Call(Part(child, options.compiling, options.strict), single))
+        except REFUSED as error:
             problems.append(str(error))
     if problems:
         text = f"{text}; {_told(problems, options.strict)}"
@@ -156,7 +165,7 @@ def build(module: fx.GraphModule, options: Options) -> Built:
         return Built(*_split(module, refused, options))
     if _computes(n for n in module.graph.nodes if n.op == "call_function"):
         try:
-            return Built(Part(module, options.compiling), "")
-        except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError) as error:
+            return Built(Part(module, options.compiling, options.strict), "")
+        except REFUSED as error:
             return Built(Whole(module), _told([str(error)], options.strict))
     return Built(Whole(module), "")

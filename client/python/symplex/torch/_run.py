@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import warnings
 import weakref
 from builtins import compile as compile_python
 from typing import Any, Callable, Sequence
@@ -22,6 +23,9 @@ from symplex.torch._weights import Sets, is_marked, mark
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
 _KEPT_MAX = 8  # programs of one graph that other processes get, too
+
+# Why PyTorch runs what cannot be compiled.
+REFUSED = (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError)
 
 _CPU = torch.device("cpu")
 # Twice as fast as torch.empty_strided, with the same arguments: made for code that Inductor writes.
@@ -75,6 +79,25 @@ class Entry:
         self.call: Callable[[Sequence[Any]], list[Any]] = known["call"]
 
 
+class Eager:
+    """A graph that PyTorch runs, called like an Entry: with its own tensors among the arguments."""
+
+    def __init__(self, graph: fx.Graph) -> None:
+        arguments = arguments_of(graph)
+        argument = next(n.op for n in arguments if n.op != "get_attr")
+        for node in arguments:
+            node.op, node.target = argument, node.name
+        module = fx.GraphModule(torch.nn.Module(), graph)
+        end = next(n for n in graph.nodes if n.op == "output").args[0]
+        single = not isinstance(end, (list, tuple))
+        self.call: Callable[[Sequence[Any]], list[Any]] = (
+            lambda args: [module(*args)] if single else list(module(*args)))
+
+
+def warn(text: str) -> None:
+    warnings.warn(f"symplex: PyTorch runs a part of the model: {text}", RuntimeWarning, stacklevel=2)
+
+
 def _viewed(operator: Any, further: tuple[Any, ...], keywords: dict[str, Any], x: torch.Tensor) -> Any:
     return operator(x, *further, **keywords)
 
@@ -106,8 +129,8 @@ class Part:
     """A graph all of whose operators are in the table. Extents that are symbols are numbers at each call: a set of them
     has a program of its own, or that of an interval."""
 
-    def __init__(self, graph_module: fx.GraphModule, options: dict[str, Any]) -> None:
-        graph, self.options = graph_module.graph, options
+    def __init__(self, graph_module: fx.GraphModule, options: dict[str, Any], strict: bool = False) -> None:
+        graph, self.options, self.strict = graph_module.graph, options, strict
         arguments = arguments_of(graph)
         self.constants: list[tuple[int, torch.Tensor]] = []
         for i, node in enumerate(arguments):
@@ -119,6 +142,8 @@ class Part:
         if any(is_marked(n) for n in arguments):  # a graph of inference
             mark(arguments, [i for i, _ in self.constants], self.freeze)
         self.symbols = _sources(arguments)
+        for symbol in unknown_symbols(graph):
+            raise Unsupported(f"extent {symbol}, which no argument of this part has")
         self.rows = pickle.dumps(rows_of(graph), protocol=5) if self.symbols else None
         self._begin()
         if not self.symbols:
@@ -126,7 +151,7 @@ class Part:
             self.only = None if self.constants else self.entries[()].call
 
     def _begin(self) -> None:
-        self.entries: dict[tuple[int, ...], Entry] = {}
+        self.entries: dict[tuple[int, ...], Entry | Eager] = {}
         self.own: dict[tuple[int, ...], tuple[Program, Module | None]] = {}
         self.wide: list[tuple[tuple[int, ...], Program, Module | None]] = []
         self.intervals = True
@@ -137,12 +162,13 @@ class Part:
         """What a process needs that has not seen the graph."""
         own = {k: (program._replace(text=None), module) for k, (program, module) in self.own.items()}
         wide = [(high, program._replace(text=None), module) for high, program, module in self.wide]
-        return self.rows, self.symbols, own, wide, self.intervals, self.constants, self.freeze
+        return self.rows, self.symbols, own, wide, self.intervals, self.constants, self.freeze, self.strict
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.options: dict[str, Any] = {}
         self._begin()
-        self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants, self.freeze = state
+        (self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants, self.freeze,
+         self.strict) = state
         self.entries = {key: Entry(program, module, self.freeze) for key, (program, module) in self.own.items()}
         if not self.symbols:
             self.only = None if self.constants else self.entries[()].call
@@ -156,13 +182,24 @@ class Part:
         assert self.rows is not None
         return graph_of(pickle.loads(self.rows))
 
-    def _add(self, key: tuple[int, ...]) -> Entry:
+    def _add(self, key: tuple[int, ...]) -> Entry | Eager:
+        try:
+            self.entries[key] = self._made(key)
+        except REFUSED as error:
+            if self.strict:
+                raise
+            extents = ", ".join(f"{symbol} = {n}" for (symbol, _, _), n in zip(self.symbols, key))
+            warn(f"{error}, where {extents}")
+            assert self.rows is not None
+            self.entries[key] = Eager(graph_of(pickle.loads(self.rows)))
+        return self.entries[key]
+
+    def _made(self, key: tuple[int, ...]) -> Entry:
         known = {symbol: value for (symbol, _, _), value in zip(self.symbols, key)}
         own = len(self.entries) < _OWN_MAX or not self.intervals
         entry = None if own else self._of_interval(key, known)
         if entry is None:
             entry = self._own(lower(self.graph, lambda n: _number(expression(n), known)), key)
-        self.entries[key] = entry
         return entry
 
     def _own(self, program: Program, key: tuple[int, ...] = ()) -> Entry:
@@ -238,3 +275,16 @@ def _sources(arguments: Sequence[fx.Node]) -> list[tuple[Any, int, int | None]]:
             if is_symbolic(n) and expression(n).is_symbol:
                 found.setdefault(expression(n), (i, d))
     return [(symbol, i, d) for symbol, (i, d) in found.items()]
+
+
+def unknown_symbols(graph: fx.Graph) -> list[Any]:
+    """Of the extents of a graph, those that follow from none of its arguments."""
+    known = {symbol for symbol, _, _ in _sources(arguments_of(graph))}
+    found: dict[Any, None] = {}
+    for node in graph.nodes:
+        value = node.meta.get("val")
+        for v in value if isinstance(value, (list, tuple)) else [value]:
+            for n in [*v.shape, *v.stride()] if is_tensor(v) else [v]:
+                if is_symbolic(n) and isinstance(expression(n), sympy.Basic):
+                    found.update(dict.fromkeys(sorted(expression(n).free_symbols - known, key=str)))
+    return list(found)

@@ -1,0 +1,69 @@
+"""Operators that PyTorch keeps whole for fast paths of its own, written with others that can be compiled."""
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import torch
+from torch.nn import functional as F
+
+_aten = torch.ops.aten
+
+
+def _encoder_layer(x: torch.Tensor, width: int, heads: int, qkv_weight: torch.Tensor, qkv_bias: torch.Tensor,
+                   proj_weight: torch.Tensor, proj_bias: torch.Tensor, use_gelu: bool, norm_first: bool, eps: float,
+                   norm_weight_1: torch.Tensor, norm_bias_1: torch.Tensor, norm_weight_2: torch.Tensor,
+                   norm_bias_2: torch.Tensor, ffn_weight_1: torch.Tensor, ffn_bias_1: torch.Tensor,
+                   ffn_weight_2: torch.Tensor, ffn_bias_2: torch.Tensor, mask: torch.Tensor | None = None,
+                   mask_type: int | None = None) -> Any:
+    """nn.TransformerEncoderLayer in inference, of [batch, length, width]."""
+    if mask is not None or x.dim() != 3:
+        return NotImplemented
+    batch, length, _ = x.shape
+
+    def norm_1(y: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(y, (width,), norm_weight_1, norm_bias_1, eps)
+
+    def norm_2(y: torch.Tensor) -> torch.Tensor:
+        return F.layer_norm(y, (width,), norm_weight_2, norm_bias_2, eps)
+
+    def attention(y: torch.Tensor) -> torch.Tensor:
+        qkv = F.linear(y, qkv_weight, qkv_bias).reshape(batch, length, 3, heads, width // heads)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        made = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+        return F.linear(made, proj_weight, proj_bias)
+
+    def feed_forward(y: torch.Tensor) -> torch.Tensor:
+        inner = F.linear(y, ffn_weight_1, ffn_bias_1)
+        return F.linear(F.gelu(inner) if use_gelu else F.relu(inner), ffn_weight_2, ffn_bias_2)
+
+    if norm_first:
+        x = x + attention(norm_1(x))
+        return x + feed_forward(norm_2(x))
+    x = norm_1(x + attention(x))
+    return norm_2(x + feed_forward(x))
+
+
+def _apart(x: torch.Tensor, y: torch.Tensor, p: float) -> Any:
+    """All differences of rows, [.., rows of x, rows of y, width]; None where the distance is not Euclid's."""
+    return x.unsqueeze(-2) - y.unsqueeze(-3) if p == 2 and x.shape[:-2] == y.shape[:-2] else None
+
+
+def _distances(x: torch.Tensor, y: torch.Tensor, p: float, mode: int | None) -> Any:
+    apart = _apart(x, y, p)
+    return NotImplemented if apart is None else (apart * apart).sum(-1).sqrt()
+
+
+def _distances_backward(slope: torch.Tensor, x: torch.Tensor, y: torch.Tensor, p: float, made: torch.Tensor) -> Any:
+    """Of x; rows that meet have none."""
+    apart = _apart(x, y, p)
+    if apart is None:
+        return NotImplemented
+    share = torch.where(made == 0, torch.zeros_like(slope), slope / made)
+    return (share.unsqueeze(-1) * apart).sum(-2)
+
+
+COMPOSITES: dict[Any, Callable[..., Any]] = {
+    _aten._transformer_encoder_layer_fwd.default: _encoder_layer,
+    _aten._cdist_forward.default: _distances,
+    _aten._cdist_backward.default: _distances_backward,
+}
