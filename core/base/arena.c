@@ -115,7 +115,7 @@ static sx_arena_block *block_new(size_t payload, size_t previous)
     return block;
 }
 
-void *sx_alloc(sx_ctx *cx, size_t size)
+void *sx_alloc_unset(sx_ctx *cx, size_t size)
 {
     sx_arena *arena = &cx->arena;
     SX_ASSERT(arena->used_bytes <= arena->limit_bytes);
@@ -140,7 +140,15 @@ void *sx_alloc(sx_ctx *cx, size_t size)
     uint8_t *memory = (uint8_t *)(block + 1) + block->used;
     block->used += rounded;
     arena->used_bytes += rounded;
-    memset(memory, 0, rounded);
+    return memory;
+}
+
+void *sx_alloc(sx_ctx *cx, size_t size)
+{
+    void *memory = sx_alloc_unset(cx, size);
+    if (memory != NULL) {
+        memset(memory, 0, (size + 15) & ~(size_t)15);
+    }
     return memory;
 }
 
@@ -178,13 +186,20 @@ sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, siz
     if (wanted > UINT32_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "array of %u items, at most %u", need, UINT32_MAX);
     }
-    void *fresh = sx_alloc_array(cx, (size_t)wanted, item_size);
+    size_t held = *capacity * item_size;
+    size_t bytes;
+    if (!sx_mul_size((size_t)wanted, item_size, &bytes)) {
+        return SX_FAIL(cx, SX_NOMEM, "array of %zu items of %zu bytes overflows", (size_t)wanted,
+                       item_size);
+    }
+    uint8_t *fresh = sx_alloc_unset(cx, bytes);
     if (fresh == NULL) {
         return cx->error.code;
     }
-    if (*capacity > 0) {
-        memcpy(fresh, *array, *capacity * item_size);
+    if (held > 0) {
+        memcpy(fresh, *array, held);
     }
+    memset(fresh + held, 0, bytes - held);
     *array = fresh;
     *capacity = (uint32_t)wanted;
     return SX_OK;

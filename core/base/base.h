@@ -148,6 +148,8 @@ void sx_ctx_init_task(sx_ctx *task, const sx_ctx *cx);
 
 /* Memory of the request: zeroed, aligned to 16; NULL past the limit with cx->error set (SX_NOMEM). */
 void *sx_alloc(sx_ctx *cx, size_t size);
+/* The same, but for what is in it: for memory that is written before it is read. */
+void *sx_alloc_unset(sx_ctx *cx, size_t size);
 void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size); /* checks the product */
 char *sx_alloc_text(sx_ctx *cx, sx_span text);               /* NUL-terminated copy */
 #define SX_NEW(cx, type) ((type *)sx_alloc((cx), sizeof(type)))

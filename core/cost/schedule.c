@@ -43,12 +43,14 @@ static double apart_cycles(const sx_device *device, double k, double step, doubl
 {
     double sets = device->l2_bytes / (WAYS * LINE_BYTES), apart = 1;
     double lines = sx_whole(bytes / LINE_BYTES);
+    if (device->l3_bytes_per_ns <= 0 || step < LINE_BYTES) {
+        return 0;
+    }
     while (apart < sets && fmod(step, 2 * apart * LINE_BYTES) == 0) {
         apart *= 2;
     }
     double room = device->l2_bytes / 2 * sx_least(1, lines / apart);
-    bool waits = device->l3_bytes_per_ns > 0 && step >= LINE_BYTES && k * lines * LINE_BYTES > room;
-    return waits ? k * lines * APART_LINE_NS * device->ghz : 0;
+    return k * lines * LINE_BYTES > room ? k * lines * APART_LINE_NS * device->ghz : 0;
 }
 
 /* The same for both operands: the right one where it is not packed, the left one where its rows lie side by side. */

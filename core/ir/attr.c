@@ -233,8 +233,8 @@ static sx_code copy_attr(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, 
     SX_TRY(copy_span(cx, &copy->along));
     SX_TRY(copy_pairs(cx, &copy->pairs));
     if (copy->body != NULL) {
-        sx_body *body =
-            sx_alloc(cx, offsetof(sx_body, instr) + copy->body->instr_count * sizeof(sx_instr));
+        sx_body *body = sx_alloc_unset(cx, offsetof(sx_body, instr) +
+                                               copy->body->instr_count * sizeof(sx_instr));
         if (body == NULL) {
             return cx->error.code;
         }
@@ -260,7 +260,7 @@ sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx
         return SX_OK;
     }
     void *rows = table->attr;
-    sx_attr *row = SX_NEW(cx, sx_attr);
+    sx_attr *row = sx_alloc_unset(cx, sizeof(*row));
     if (row == NULL) {
         return cx->error.code;
     }

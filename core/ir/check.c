@@ -412,7 +412,7 @@ static sx_code check_signature(const sx_infer *in)
         return SX_FAIL(in->cx, SX_INPUT, "%s: %u operands, takes %u to %u", in->name,
                        in->input_count, info->input_min, info->input_max);
     }
-    for (uint32_t i = 0; i < SX_ATTR_COUNT; i++) {
+    for (uint32_t i = 0; in->attr->present != info->attrs && i < SX_ATTR_COUNT; i++) {
         uint64_t bit = UINT64_C(1) << i;
         if ((in->attr->present & bit) != (info->attrs & bit)) {
             return SX_FAIL(in->cx, SX_INPUT, "%s: attribute %s is %s", in->name,

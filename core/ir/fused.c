@@ -37,18 +37,18 @@ uint32_t sx_body_summed(const sx_body *body, const sx_instr *instr)
     return is_inner ? body->inner : body->axes & ~body->inner;
 }
 
+static inline uint32_t operand_count(const sx_instr *instr)
+{
+    static const uint8_t count[SX_BODY_ONLINE + 1] = {
+        [SX_BODY_REDUCE] = 1, [SX_BODY_DOT] = 2, [SX_BODY_ONLINE] = 2};
+    return instr->kind == SX_BODY_APPLY              ? sx_op_info_of(instr->op)->input_max
+           : (uint32_t)instr->kind < SX_COUNT(count) ? count[instr->kind]
+                                                     : 0;
+}
+
 uint32_t sx_body_operand_count(const sx_instr *instr)
 {
-    switch (instr->kind) {
-    case SX_BODY_ARG:
-    case SX_BODY_IMM:
-    case SX_BODY_INDEX: return 0;
-    case SX_BODY_APPLY: return sx_op_info_of(instr->op)->input_max;
-    case SX_BODY_REDUCE: return 1;
-    case SX_BODY_DOT:
-    case SX_BODY_ONLINE: return 2;
-    }
-    return 0;
+    return operand_count(instr);
 }
 
 /* ---- hash and equality: over the words that carry meaning ---- */
@@ -69,7 +69,7 @@ static uint64_t *put_instr(uint64_t *word, const sx_instr *instr)
     uint64_t op = 0;
     uint64_t how = 0;
     uint64_t operand[3] = {0, 0, 0};
-    uint32_t count = sx_body_operand_count(instr);
+    uint32_t count = operand_count(instr);
     for (uint32_t k = 0; k < count && k < 3; k++) {
         operand[k] = sx_body_operand(instr, k);
     }
@@ -118,20 +118,35 @@ uint64_t sx_body_hash(const sx_body *body)
     return sx_hash64((sx_span){(const uint8_t *)word, count * sizeof(word[0])}, 0);
 }
 
+static bool equal_instr(const sx_instr *a, const sx_instr *b)
+{
+    uint64_t left[INSTR_WORDS];
+    uint64_t right[INSTR_WORDS];
+    if (a->kind != b->kind || a->dtype != b->dtype) {
+        return false;
+    }
+    (void)put_instr(left, a);
+    (void)put_instr(right, b);
+    return memcmp(left, right, sizeof(left)) == 0;
+}
+
 bool sx_body_equal(const sx_body *a, const sx_body *b)
 {
     if (a == b) {
         return true;
     }
-    if (a->arg_count != b->arg_count || a->instr_count != b->instr_count || a->axes != b->axes ||
-        a->inner != b->inner) {
-        return false;
+    bool same = a->arg_count == b->arg_count && a->instr_count == b->instr_count &&
+                a->axes == b->axes && a->inner == b->inner;
+    for (uint32_t i = 0; same && i < a->instr_count; i++) {
+        same = equal_instr(&a->instr[i], &b->instr[i]);
     }
-    uint64_t left[BODY_WORDS_MAX];
-    uint64_t right[BODY_WORDS_MAX];
-    uint32_t left_count = body_words(a, left);
-    uint32_t right_count = body_words(b, right);
-    return left_count == right_count && memcmp(left, right, left_count * sizeof(left[0])) == 0;
+    for (uint32_t k = 0; same && k < a->arg_count; k++) {
+        same = sx_dim_equal(a->access[k].offset, b->access[k].offset);
+        for (uint32_t d = 0; same && d < SX_RANK_MAX; d++) {
+            same = sx_dim_equal(a->access[k].stride[d], b->access[k].stride[d]);
+        }
+    }
+    return same;
 }
 
 /* ---- building ---- */
@@ -145,10 +160,11 @@ void sx_body_copy(sx_body *to, const sx_body *from)
 
 sx_body *sx_body_make(sx_ctx *cx)
 {
-    sx_body *body = SX_NEW(cx, sx_body);
+    sx_body *body = sx_alloc_unset(cx, sizeof(*body));
     if (body == NULL) {
         return NULL;
     }
+    memset(body, 0, offsetof(sx_body, access)); /* instructions are written before they are read */
     for (uint32_t a = 0; a < SX_FUSED_ARGS_MAX; a++) {
         for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
             body->access[a].stride[d] = sx_dim_of(0);
@@ -160,16 +176,9 @@ sx_body *sx_body_make(sx_ctx *cx)
 
 bool sx_body_put(sx_body *body, const sx_instr *instr, uint32_t *index)
 {
-    uint64_t wanted[INSTR_WORDS];
-    size_t size = (size_t)(put_instr(wanted, instr) - wanted) * sizeof(wanted[0]);
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *other = &body->instr[i];
-        uint64_t present[INSTR_WORDS];
-        if (other->kind != instr->kind || (instr->kind != SX_BODY_IMM && other->x != instr->x)) {
-            continue;
-        }
-        (void)put_instr(present, other);
-        if (memcmp(wanted, present, size) == 0) {
+        if ((instr->kind == SX_BODY_IMM || other->x == instr->x) && equal_instr(other, instr)) {
             *index = i;
             return true;
         }
@@ -188,7 +197,7 @@ void sx_body_trim(sx_body *body, uint32_t result)
     bool needed[SX_FUSED_INSTRS_MAX] = {false};
     needed[result] = true;
     for (uint32_t i = result + 1; i-- > 0;) {
-        for (uint32_t k = 0; needed[i] && k < sx_body_operand_count(&body->instr[i]); k++) {
+        for (uint32_t k = 0; needed[i] && k < operand_count(&body->instr[i]); k++) {
             needed[sx_body_operand(&body->instr[i], k)] = true;
         }
     }
@@ -199,10 +208,10 @@ void sx_body_trim(sx_body *body, uint32_t result)
             continue;
         }
         sx_instr instr = body->instr[i];
-        uint32_t operand_count = sx_body_operand_count(&instr);
-        instr.x = operand_count > 0 ? renamed[instr.x] : instr.x;
-        instr.y = operand_count > 1 ? renamed[instr.y] : 0;
-        instr.z = operand_count > 2 ? renamed[instr.z] : 0;
+        uint32_t reads = operand_count(&instr);
+        instr.x = reads > 0 ? renamed[instr.x] : instr.x;
+        instr.y = reads > 1 ? renamed[instr.y] : 0;
+        instr.z = reads > 2 ? renamed[instr.z] : 0;
         renamed[i] = count;
         body->instr[count++] = instr;
     }
@@ -222,7 +231,7 @@ void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INS
         } else if (instr->kind == SX_BODY_INDEX) {
             set = 1u << instr->x;
         }
-        for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+        for (uint32_t k = 0; k < operand_count(instr); k++) {
             set |= vary[sx_body_operand(instr, k)];
         }
         vary[i] = sx_body_combines(instr) ? set & ~sx_body_summed(body, instr) : set;
@@ -233,8 +242,11 @@ bool sx_body_result_is_full(const sx_type *space, const sx_body *body)
 {
     SX_ASSERT(body->instr_count > 0 && space->rank <= SX_RANK_MAX);
     uint32_t vary[SX_FUSED_INSTRS_MAX];
+    if (body->axes == 0) {
+        return true;
+    }
     sx_body_vary(body, space->rank, vary);
-    return body->axes == 0 || (vary[body->instr_count - 1] & body->axes) != 0;
+    return (vary[body->instr_count - 1] & body->axes) != 0;
 }
 
 void sx_body_shape(const sx_type *space, const sx_body *body, sx_type *result)
@@ -348,7 +360,7 @@ static sx_code check_scalar(sx_ctx *cx, const sx_body *body, uint32_t i, sx_op o
 {
     const sx_instr *instr = &body->instr[i];
     sx_type operand[3] = {{.dtype = SX_F64}, {.dtype = SX_F64}, {.dtype = SX_F64}};
-    uint32_t count = sx_body_operand_count(instr);
+    uint32_t count = operand_count(instr);
     for (uint32_t k = 0; k < count; k++) {
         operand[k].dtype = body->instr[sx_body_operand(instr, k)].dtype;
         operand[k].rank = rank;
@@ -370,23 +382,24 @@ static sx_code check_scalar(sx_ctx *cx, const sx_body *body, uint32_t i, sx_op o
     return SX_OK;
 }
 
-static sx_code check_apply(sx_ctx *cx, const sx_body *body, uint32_t i)
+/* `attr` is empty but for what was written here before. */
+static sx_code check_apply(sx_ctx *cx, const sx_body *body, uint32_t i, sx_attr *attr)
 {
     const sx_instr *instr = &body->instr[i];
     if (sx_op_is_composite(instr->op)) {
         return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: %s is a composite", i,
                        sx_op_info_of(instr->op)->name);
     }
-    sx_attr attr = {.present = sx_op_info_of(instr->op)->attrs};
+    attr->present = sx_op_info_of(instr->op)->attrs;
     if (instr->op == SX_OP_COMPARE) {
         if ((uint32_t)instr->direction >= SX_DIRECTION_COUNT) {
             return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: comparison number %u", i,
                            (uint32_t)instr->direction);
         }
-        attr.direction = instr->direction;
+        attr->direction = instr->direction;
     }
-    attr.type = (sx_type){.dtype = instr->op == SX_OP_CONVERT ? instr->dtype : SX_F64};
-    return check_scalar(cx, body, i, instr->op, &attr, 0);
+    attr->type.dtype = instr->op == SX_OP_CONVERT ? instr->dtype : SX_F64;
+    return check_scalar(cx, body, i, instr->op, attr, 0);
 }
 
 static sx_code check_imm(sx_ctx *cx, const sx_instr *instr, uint32_t i)
@@ -492,7 +505,9 @@ static sx_code check_combine(sx_ctx *cx, const sx_body *body, uint32_t i)
     return check_dot(cx, body, i);
 }
 
-static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx_type *input)
+/* `scalar`: for check_apply. */
+static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx_type *input,
+                           sx_attr *scalar)
 {
     const sx_body *body = attr->body;
     const sx_instr *instr = &body->instr[i];
@@ -506,7 +521,7 @@ static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx
                        "fused: instruction %u: operation number %u applies to no scalar", i,
                        (uint32_t)instr->op);
     }
-    for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+    for (uint32_t k = 0; k < operand_count(instr); k++) {
         if (sx_body_operand(instr, k) >= i) {
             return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: operand %u is instruction %u", i,
                            k, sx_body_operand(instr, k));
@@ -516,7 +531,7 @@ static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx
     case SX_BODY_ARG:
     case SX_BODY_IMM:
     case SX_BODY_INDEX: return check_leaf(cx, attr, i, input);
-    case SX_BODY_APPLY: return check_apply(cx, body, i);
+    case SX_BODY_APPLY: return check_apply(cx, body, i, scalar);
     case SX_BODY_REDUCE:
     case SX_BODY_DOT:
     case SX_BODY_ONLINE: return check_combine(cx, body, i);
@@ -535,7 +550,7 @@ static sx_code check_online(sx_ctx *cx, const sx_type *space, const sx_body *bod
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *instr = &body->instr[i];
         dots += instr->kind == SX_BODY_DOT ? 1 : 0;
-        for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+        for (uint32_t k = 0; k < operand_count(instr); k++) {
             after[i] = after[i] || after[sx_body_operand(instr, k)];
         }
         bool is_max = instr->kind == SX_BODY_REDUCE && instr->reducer == SX_MAX;
@@ -561,7 +576,7 @@ static sx_code check_online(sx_ctx *cx, const sx_type *space, const sx_body *bod
     for (uint32_t i = body->instr_count; i-- > 0;) {
         const sx_instr *instr = &body->instr[i];
         bool opens = needed[i] && (!sx_body_combines(instr) || instr->kind == SX_BODY_DOT);
-        for (uint32_t k = 0; opens && k < sx_body_operand_count(instr); k++) {
+        for (uint32_t k = 0; opens && k < operand_count(instr); k++) {
             needed[sx_body_operand(instr, k)] = true;
         }
         if (needed[i] && instr->kind == SX_BODY_DOT) {
@@ -594,7 +609,7 @@ static sx_code check_nested(sx_ctx *cx, const sx_type *space, const sx_body *bod
     for (uint32_t i = 0; i < body->instr_count; i++) {
         const sx_instr *instr = &body->instr[i];
         bool is_inner = instr->kind == SX_BODY_DOT && body->instr[instr->x].kind == SX_BODY_ARG;
-        for (uint32_t k = 0; k < sx_body_operand_count(instr); k++) {
+        for (uint32_t k = 0; k < operand_count(instr); k++) {
             uint32_t operand = sx_body_operand(instr, k);
             inside[i] = inside[i] || inside[operand];
             if (!is_inner && (vary[operand] & body->inner) != 0) {
@@ -640,7 +655,7 @@ static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *bo
     for (uint32_t i = 0; i < body->instr_count; i++) {
         dots += body->instr[i].kind == SX_BODY_DOT;
         reduces += body->instr[i].kind == SX_BODY_REDUCE;
-        for (uint32_t k = 0; k < sx_body_operand_count(&body->instr[i]); k++) {
+        for (uint32_t k = 0; k < operand_count(&body->instr[i]); k++) {
             used[sx_body_operand(&body->instr[i], k)] = true;
         }
     }
@@ -684,8 +699,9 @@ sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, ui
     for (uint32_t a = 0; a < input_count; a++) {
         SX_TRY(check_access(cx, &attr->type, body, a, &input[a]));
     }
+    sx_attr scalar = {0};
     for (uint32_t i = 0; i < body->instr_count; i++) {
-        SX_TRY(check_instr(cx, attr, i, input));
+        SX_TRY(check_instr(cx, attr, i, input, &scalar));
     }
     SX_TRY(check_program(cx, &attr->type, body));
     sx_dtype last = body->instr[body->instr_count - 1].dtype;

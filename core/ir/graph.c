@@ -164,6 +164,25 @@ static sx_code infer_node(sx_ctx *cx, const sx_graph *graph, sx_graph *grows, sx
     return code == SX_OK ? code : fail_at_node(cx, graph, input, input_count, node);
 }
 
+static sx_code append(sx_ctx *cx, sx_graph *graph, const sx_node *node, const sx_node_id *input,
+                      sx_node_id *id)
+{
+    uint32_t input_count = node->input_count;
+    void *array = graph->input;
+    SX_TRY(sx_grow(cx, &array, &graph->input_capacity, graph->input_count + input_count,
+                   sizeof(sx_node_id)));
+    graph->input = array;
+    array = graph->node;
+    SX_TRY(sx_grow(cx, &array, &graph->node_capacity, graph->node_count + 1, sizeof(sx_node)));
+    graph->node = array;
+    for (uint32_t k = 0; k < input_count; k++) {
+        graph->input[graph->input_count++] = input[k];
+    }
+    id->i = graph->node_count;
+    graph->node[graph->node_count++] = *node;
+    return SX_OK;
+}
+
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *id)
 {
@@ -180,19 +199,50 @@ sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
     SX_TRY(
         infer_node(cx, graph, graph, op, &kept, input, input_count, graph->node_count, &node.type));
     SX_TRY(sx_attr_intern(cx, graph->attrs, &kept, &node.attr));
-    void *array = graph->input;
-    SX_TRY(sx_grow(cx, &array, &graph->input_capacity, graph->input_count + input_count,
-                   sizeof(sx_node_id)));
-    graph->input = array;
-    array = graph->node;
-    SX_TRY(sx_grow(cx, &array, &graph->node_capacity, graph->node_count + 1, sizeof(sx_node)));
-    graph->node = array;
-    for (uint32_t k = 0; k < input_count; k++) {
-        graph->input[graph->input_count++] = input[k];
+    return append(cx, graph, &node, input, id);
+}
+
+/* Do the symbols of both graphs stand for the same extents, by number? */
+static bool has_same_symbols(const sx_graph *a, const sx_graph *b)
+{
+    bool same = a->symbol_count == b->symbol_count;
+    for (uint32_t i = 0; same && i < a->symbol_count; i++) {
+        const sx_symbol *s = &a->symbol[i];
+        const sx_symbol *other = &b->symbol[i];
+        same = sx_symbol_is_declared(s) && sx_symbol_is_declared(other) && s->low == other->low &&
+               s->high == other->high;
     }
-    id->i = graph->node_count;
-    graph->node[graph->node_count++] = node;
-    return SX_OK;
+    return same;
+}
+
+/* Has the node, over these inputs, the type that it has in its own graph? */
+static bool is_typed_alike(const sx_graph *graph, const sx_graph *from, const sx_node *node,
+                           const sx_node_id *input)
+{
+    bool alike = node->input_count <= SX_INPUTS_MAX && graph->node_count < SX_NODES_MAX &&
+                 has_same_symbols(graph, from);
+    for (uint32_t k = 0; alike && k < node->input_count; k++) {
+        uint32_t own = sx_graph_input(from, node, k).i;
+        alike = input[k].i < graph->node_count &&
+                sx_type_equal(&graph->node[input[k].i].type, &from->node[own].type);
+    }
+    return alike;
+}
+
+sx_code sx_graph_add_copy(sx_ctx *cx, sx_graph *graph, const sx_graph *from, const sx_node *node,
+                          const sx_node_id *input, sx_node_id *id)
+{
+    SX_ASSERT(graph != from && (input != NULL || node->input_count == 0));
+    const sx_attr *attr = sx_graph_attr(from, node);
+    if (!is_typed_alike(graph, from, node, input)) {
+        return sx_graph_add(cx, graph, node->op, attr, input, node->input_count, id);
+    }
+    sx_node copy = *node;
+    copy.input_first = graph->input_count;
+    if (graph->attrs != from->attrs) {
+        SX_TRY(sx_attr_intern(cx, graph->attrs, attr, &copy.attr));
+    }
+    return append(cx, graph, &copy, input, id);
 }
 
 sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node)

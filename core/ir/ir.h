@@ -238,7 +238,12 @@ typedef struct {
     uint32_t input_max;
     uint64_t attrs; /* set of SX_A(..) it carries */
 } sx_op_info;
-const sx_op_info *sx_op_info_of(sx_op op);
+extern const sx_op_info sx_op_table[SX_OP_COUNT];
+static inline const sx_op_info *sx_op_info_of(sx_op op)
+{
+    SX_ASSERT(op < SX_OP_COUNT);
+    return &sx_op_table[op];
+}
 bool sx_op_parse(sx_span name, sx_op *op);
 /* Element types an elementwise operation works on: a bit for each sx_dtype_class; 0 for other operations,
  * compare, select, convert. */
@@ -307,6 +312,10 @@ sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_
  * attr.present is the operation's set of attributes; it is stored as sx_attr_normal writes it. */
 sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
                      const sx_node_id *input, uint32_t input_count, sx_node_id *id);
+/* The same for a copy of a node of `from`, over other inputs. Its type is not inferred again where it cannot be another
+ * one: the symbols of both graphs stand for the same, and the inputs have the types that the node's own have. */
+sx_code sx_graph_add_copy(sx_ctx *cx, sx_graph *graph, const sx_graph *from, const sx_node *node,
+                          const sx_node_id *input, sx_node_id *id);
 sx_code sx_graph_add_output(sx_ctx *cx, sx_graph *graph, sx_span name, sx_node_id node);
 static inline const sx_node *sx_graph_node(const sx_graph *graph, sx_node_id id)
 {

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-static const sx_op_info op_table[SX_OP_COUNT] = {
+const sx_op_info sx_op_table[SX_OP_COUNT] = {
 #define SX_OP(name_, enumerator_, class_, min_, max_, attrs_, help_) \
     [SX_OP_##enumerator_] = {.name = #name_,                         \
                              .help = help_,                          \
@@ -37,16 +37,11 @@ static const char *const reducer_name[SX_REPLACE + 1] = {[SX_SUM] = "add",
 static const char *const direction_name[SX_DIRECTION_COUNT] = {
     [SX_EQ] = "eq", [SX_NE] = "ne", [SX_LT] = "lt", [SX_LE] = "le", [SX_GT] = "gt", [SX_GE] = "ge"};
 
-const sx_op_info *sx_op_info_of(sx_op op)
-{
-    SX_ASSERT(op < SX_OP_COUNT);
-    return &op_table[op];
-}
-
 bool sx_op_parse(sx_span name, sx_op *op)
 {
     for (uint32_t i = 0; i < SX_OP_COUNT; i++) {
-        if (name.len == op_table[i].name_len && memcmp(name.ptr, op_table[i].name, name.len) == 0) {
+        if (name.len == sx_op_table[i].name_len &&
+            memcmp(name.ptr, sx_op_table[i].name, name.len) == 0) {
             *op = (sx_op)i;
             return true;
         }

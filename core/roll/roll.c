@@ -245,8 +245,7 @@ sx_code sx_roll_copy_symbols(sx_ctx *cx, const sx_graph *from, sx_graph *to)
 sx_code sx_roll_copy_node(sx_ctx *cx, sx_graph *to, const sx_graph *from, const sx_node *node,
                           const sx_node_id *input, sx_node_id *id)
 {
-    sx_attr attr = *sx_graph_attr(from, node); /* the table may move */
-    return sx_graph_add(cx, to, node->op, &attr, input, node->input_count, id);
+    return sx_graph_add_copy(cx, to, from, node, input, id);
 }
 
 /* Its interface as it lies. */

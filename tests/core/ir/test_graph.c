@@ -57,6 +57,53 @@ START_TEST(test_build)
 }
 END_TEST
 
+/* A graph of one batch up to `high`, and parameters [batch, inner] and [inner, columns]. */
+static sx_graph *factors(sx_ctx *cx, sx_attr_table *attrs, int64_t high, int64_t inner,
+                         int64_t columns, sx_node_id id[2])
+{
+    sx_graph *g;
+    uint32_t batch;
+    ck_sx_ok(cx, sx_graph_make(cx, graph_name, attrs, &g));
+    ck_sx_ok(cx, sx_graph_add_symbol(cx, g, sx_span_of("n"), 1, high, &batch));
+    sx_type x = f32(2, (sx_dim){1, batch}, sx_dim_of(inner));
+    sx_type w = f32(2, sx_dim_of(inner), sx_dim_of(columns));
+    ck_sx_ok(cx, sx_build_parameter(cx, g, "a", false, &x, &id[0]));
+    ck_sx_ok(cx, sx_build_parameter(cx, g, "b", true, &w, &id[1]));
+    return g;
+}
+
+START_TEST(test_copies)
+{
+    sx_ctx cx;
+    sx_node_id in[2], id;
+    sx_ctx_init(&cx, 1 << 24);
+    sx_graph *from = factors(&cx, NULL, 4096, 1, 512, in);
+    sx_attr attr = {.present = SX_A(lhs_contract) | SX_A(rhs_contract),
+                    .lhs_contract = {1, {1}},
+                    .rhs_contract = {1, {0}}};
+    ck_sx_ok(&cx, sx_graph_add(&cx, from, SX_OP_DOT_GENERAL, &attr, in, 2, &id));
+    const sx_node *dot = &from->node[id.i];
+    for (uint32_t i = 0; i < 4; i++) { /* checked: each type is the one that is inferred */
+        sx_graph *g = factors(&cx, i == 1 ? from->attrs : NULL, i == 2 ? 16 : 4096, 1,
+                              i == 3 ? 640 : 512, in);
+        ck_sx_ok(&cx, sx_graph_add_copy(&cx, g, from, dot, in, &id));
+        ck_sx_ok(&cx, sx_graph_add_output(&cx, g, sx_span_of("y"), id));
+        ck_sx_ok(&cx, sx_graph_check(&cx, g));
+        ck_assert_int_eq(g->node[id.i].type.dim[1].scale, i == 3 ? 640 : 512);
+    }
+    sx_graph *g = factors(&cx, NULL, 4096, 1, 512, in);
+    const sx_node_id turned[2] = {in[1], in[0]}, far[2] = {in[0], {9}};
+    ck_sx_fails(&cx, sx_graph_add_copy(&cx, g, from, dot, turned, &id), SX_INPUT, "dot_general");
+    ck_sx_fails(&cx, sx_graph_add_copy(&cx, g, from, dot, far, &id), SX_INPUT,
+                "operand 1 is node 9, not an earlier one");
+    /* of the same types, but of so large a batch that the result is refused */
+    g = factors(&cx, NULL, SX_EXTENT_MAX, 1, 512, in);
+    ck_sx_fails(&cx, sx_graph_add_copy(&cx, g, from, dot, in, &id), SX_LIMIT, "elements");
+    ck_assert_uint_eq(g->node_count, 2);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 START_TEST(test_shorthands)
 {
     sx_ctx cx;
@@ -288,6 +335,7 @@ int main(void)
     Suite *suite = suite_create("ir/graph");
     TCase *tcase = tcase_create("graph");
     tcase_add_test(tcase, test_build);
+    tcase_add_test(tcase, test_copies);
     tcase_add_test(tcase, test_shorthands);
     tcase_add_test(tcase, test_scalars);
     tcase_add_test(tcase, test_normal_attributes);
