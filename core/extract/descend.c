@@ -27,40 +27,75 @@ typedef struct {
     uint32_t epoch;
     uint32_t holes; /* classes held without a choice */
     uint64_t cost;
+    bool stale; /* defaults are those of an earlier program */
     sx_xt view;
     sx_xt_tree tree;
     xt_searcher searcher;
 } search;
 
-static void count_class(search *s, uint32_t class_, bool add)
+/* One more reader of each child of node n, or one less; the first makes it part of the program, and its children with
+ * it. */
+static inline void change_children(search *s, uint32_t n, bool add)
 {
-    uint32_t n = s->best->choice[class_];
-    if (n == SX_XT_NONE) {
-        s->holes += add ? 1u : UINT32_MAX;
-    } else {
-        s->cost += add ? s->p->cost[n] : 0 - s->p->cost[n];
+    const uint32_t *first = s->p->edge_first;
+    const uint32_t *child = s->p->child;
+    const uint64_t *price = s->p->cost;
+    const uint32_t *choice = s->best->choice;
+    uint32_t *readers = s->readers;
+    uint32_t *stack = s->stack; /* of nodes */
+    uint32_t top = 0;
+    uint32_t holes = 0;
+    uint64_t cost = 0;
+    uint64_t work = 0;
+    for (;;) {
+        const uint32_t end = first[n + 1];
+        work += end - first[n];
+        for (uint32_t e = first[n]; e < end; e++) {
+            uint32_t c = child[e];
+            if (add ? readers[c]++ == 0 : --readers[c] == 0) {
+                uint32_t below = choice[c];
+                if (below == SX_XT_NONE) {
+                    holes++;
+                } else {
+                    cost += price[below];
+                    stack[top++] = below;
+                }
+            }
+        }
+        if (top == 0) {
+            break;
+        }
+        n = stack[--top];
     }
+    s->x->work += work;
+    s->cost += add ? cost : 0 - cost;
+    s->holes += add ? holes : 0 - holes;
 }
 
-/* One more reader of a class; the first makes it part of the program, and its children with it. Or one reader less. */
+static void add_children(search *s, uint32_t n)
+{
+    change_children(s, n, true);
+}
+
+static void drop_children(search *s, uint32_t n)
+{
+    change_children(s, n, false);
+}
+
+/* One more reader of a class, or one less. */
 static void change_readers(search *s, uint32_t class_, bool add)
 {
-    const xt_part *p = s->p;
-    uint32_t top = 0;
-    s->stack[top++] = class_;
-    while (top > 0) {
-        class_ = s->stack[--top];
-        s->x->work++;
-        if (add ? s->readers[class_]++ > 0 : --s->readers[class_] > 0) {
-            continue;
-        }
-        count_class(s, class_, add);
-        uint32_t n = s->best->choice[class_];
-        for (uint32_t e = n == SX_XT_NONE ? 0 : p->edge_first[n];
-             n != SX_XT_NONE && e < p->edge_first[n + 1]; e++) {
-            s->stack[top++] = p->child[e];
-        }
+    uint32_t n = s->best->choice[class_];
+    s->x->work++;
+    if (add ? s->readers[class_]++ > 0 : --s->readers[class_] > 0) {
+        return;
     }
+    if (n == SX_XT_NONE) {
+        s->holes += add ? 1u : UINT32_MAX;
+        return;
+    }
+    s->cost += add ? s->p->cost[n] : 0 - s->p->cost[n];
+    change_children(s, n, add);
 }
 
 /* A class of the program gets node n; the cost follows. Doing it again with the old node restores everything. */
@@ -68,40 +103,44 @@ static void rechoose(search *s, uint32_t class_, uint32_t n)
 {
     const xt_part *p = s->p;
     uint32_t old = s->best->choice[class_];
-    for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
-        change_readers(s, p->child[e], true);
-    }
+    add_children(s, n);
     s->best->choice[class_] = n;
     s->cost = s->cost - p->cost[old] + p->cost[n];
-    for (uint32_t e = p->edge_first[old]; e < p->edge_first[old + 1]; e++) {
-        change_readers(s, p->child[e], false);
-    }
+    drop_children(s, old);
 }
 
 /* Does the program below node n need class `target`? What stands before the target in the program cannot. */
 static bool would_cycle(search *s, uint32_t target, uint32_t n)
 {
-    const xt_part *p = s->p;
+    const uint32_t *first = s->p->edge_first;
+    const uint32_t *children = s->p->child;
+    const uint32_t *choice = s->best->choice;
+    const uint32_t *position = s->position;
+    const uint32_t least = position[target];
+    const uint32_t epoch = ++s->epoch;
+    uint32_t *seen = s->seen;
+    uint32_t *stack = s->stack;
     uint32_t top = 0;
-    s->epoch++;
+    uint64_t work = 0;
+    bool found = false;
     for (;;) {
-        for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
-            uint32_t child = p->child[e];
-            if (child == target) {
-                return true;
-            }
-            if (s->seen[child] != s->epoch && s->best->choice[child] != SX_XT_NONE &&
-                s->position[child] >= s->position[target]) {
-                s->seen[child] = s->epoch;
-                s->stack[top++] = child;
+        const uint32_t end = first[n + 1];
+        for (uint32_t e = first[n]; e < end && !found; e++) {
+            uint32_t child = children[e];
+            found = child == target;
+            if (position[child] >= least && seen[child] != epoch && choice[child] != SX_XT_NONE) {
+                seen[child] = epoch;
+                stack[top++] = choice[child];
             }
         }
-        if (top == 0) {
-            return false;
+        if (top == 0 || found) {
+            break;
         }
-        n = s->best->choice[s->stack[--top]];
-        s->x->work++;
+        n = stack[--top];
+        work++;
     }
+    s->x->work += work;
+    return found;
 }
 
 /* Takes the change if it is a program and costs at most so much. */
@@ -132,15 +171,38 @@ static sx_code accept(search *s, uint64_t most, bool *taken)
 /* Choices of classes outside the program: cheapest given what is paid already. */
 static void refresh_defaults(search *s)
 {
-    memset(s->paid, 0, s->p->class_count);
+    const uint32_t classes = s->p->class_count;
+    const uint32_t *order = s->best->order;
+    uint32_t *choice = s->best->choice;
+    uint8_t *paid = s->paid;
+    memset(paid, 0, classes);
     for (uint32_t i = 0; i < s->best->count; i++) {
-        s->paid[s->best->order[i]] = 1;
+        paid[order[i]] = 1;
     }
-    sx_xt_searcher_run(&s->searcher, s->paid);
+    sx_xt_searcher_run(&s->searcher, paid);
+    const uint32_t *found = s->tree.choice;
+    for (uint32_t c = 0; c < classes; c++) {
+        choice[c] = paid[c] == 0 ? found[c] : choice[c];
+    }
+    s->stale = false;
+}
+
+/* Pays for fresh defaults, which are made when the first node is looked at that needs them. */
+static void want_defaults(search *s)
+{
     (void)sx_xt_spend(s->x, s->p->node_count + (uint64_t)sx_xt_edges(s->p));
-    for (uint32_t c = 0; c < s->p->class_count; c++) {
-        s->best->choice[c] = s->paid[c] == 0 ? s->tree.choice[c] : s->best->choice[c];
+    s->stale = true;
+}
+
+/* Does node n read classes outside the program? Only these have defaults. */
+static bool reads_outside(const search *s, uint32_t n)
+{
+    const xt_part *p = s->p;
+    bool outside = false;
+    for (uint32_t e = p->edge_first[n]; !outside && e < p->edge_first[n + 1]; e++) {
+        outside = s->position[p->child[e]] == SX_XT_NONE;
     }
+    return outside;
 }
 
 static bool usable(const search *s, uint32_t n)
@@ -160,7 +222,13 @@ static sx_code try_alternatives(search *s, uint32_t class_, uint32_t end, uint64
     uint32_t old = s->best->choice[class_];
     *taken = false;
     for (uint32_t n = s->p->node_first[class_]; n < end; n++) {
-        if (n == old || !usable(s, n) || would_cycle(s, class_, n)) {
+        if (n == old) {
+            continue;
+        }
+        if (s->stale && s->p->cost[n] < XT_TOP && reads_outside(s, n)) {
+            refresh_defaults(s);
+        }
+        if (!usable(s, n) || would_cycle(s, class_, n)) {
             continue;
         }
         rechoose(s, class_, n);
@@ -368,6 +436,7 @@ sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
     while (better && best->cost > 0 && sx_xt_spend(x, 1)) {
         bool taken;
         better = false;
+        want_defaults(&s);
         refresh_defaults(&s);
         for (uint32_t i = best->count; i-- > 0 && best->cost > 0 && sx_xt_spend(x, 1);) {
             i = i < best->count ? i : best->count - 1;
@@ -397,14 +466,14 @@ sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best)
     search s = {.x = x, .p = part, .best = best};
     SX_TRY(search_init(&s));
     begin(&s);
-    refresh_defaults(&s);
+    want_defaults(&s);
     for (uint32_t i = best->count; i-- > 0 && sx_xt_spend(x, 1);) {
         bool taken;
         i = i < best->count ? i : best->count - 1;
         uint32_t class_ = best->order[i];
         SX_TRY(try_alternatives(&s, class_, best->choice[class_], best->cost, &taken));
         if (taken) {
-            refresh_defaults(&s);
+            want_defaults(&s);
         }
     }
     SX_ASSERT(best->cost <= before);

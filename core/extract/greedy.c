@@ -18,8 +18,8 @@ typedef struct {
     uint64_t *total; /* per class: cost of its program */
     uint32_t *choice;
     uint64_t *scratch;
-    uint32_t *owner; /* per node: its class */
-    uint32_t *reader_first, *reader;
+    const uint32_t *owner; /* per node: its class */
+    const uint32_t *reader_first, *reader;
     uint32_t *queue; /* ring of nodes */
     uint8_t *queued;
 } greedy;
@@ -36,37 +36,10 @@ static sx_code offer(xt *x, const xt_part *part, xt_program *try_, xt_program *b
     return SX_OK;
 }
 
-static sx_code index_readers(greedy *g)
-{
-    const xt_part *p = g->part;
-    g->owner = XT_TAKE(g->x, uint32_t, (size_t)p->node_count + 1);
-    g->reader_first = XT_TAKE_ZEROED(g->x, uint32_t, (size_t)p->class_count + 2);
-    g->reader = XT_TAKE(g->x, uint32_t, (size_t)sx_xt_edges(p) + 1);
-    if (g->owner == NULL || g->reader_first == NULL || g->reader == NULL) {
-        return g->x->cx->error.code;
-    }
-    for (uint32_t e = 0; e < sx_xt_edges(p); e++) {
-        g->reader_first[p->child[e] + 2]++;
-    }
-    for (uint32_t c = 0; c < p->class_count; c++) {
-        g->reader_first[c + 2] += g->reader_first[c + 1];
-        for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1]; n++) {
-            g->owner[n] = c;
-        }
-    }
-    for (uint32_t n = 0; n < p->node_count; n++) {
-        for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
-            g->reader[g->reader_first[p->child[e] + 1]++] = n;
-        }
-    }
-    return SX_OK;
-}
-
 static sx_code greedy_init(greedy *g)
 {
     size_t classes = (size_t)g->part->class_count + 1;
     size_t nodes = (size_t)g->part->node_count + 1;
-    SX_TRY(index_readers(g));
     g->set = XT_TAKE(g->x, uint64_t, classes * g->words);
     g->total = XT_TAKE(g->x, uint64_t, classes);
     g->choice = XT_TAKE(g->x, uint32_t, classes);
@@ -89,15 +62,18 @@ static bool improve(greedy *g, uint32_t n)
         return false;
     }
     uint64_t most = g->total[own] - (smaller ? 0 : 1); /* equals: the smaller node */
-    memset(g->scratch, 0, g->words * sizeof(uint64_t));
-    for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
-        uint32_t child = p->child[e];
-        if (g->total[child] == XT_NEVER) {
+    const uint32_t words = g->words;
+    const uint32_t *child = p->child;
+    const uint32_t end = p->edge_first[n + 1];
+    uint64_t *restrict scratch = g->scratch;
+    memset(scratch, 0, words * sizeof(uint64_t));
+    for (uint32_t e = p->edge_first[n]; e < end; e++) {
+        if (g->total[child[e]] == XT_NEVER) {
             return false;
         }
-        const uint64_t *set = &g->set[(size_t)child * g->words];
-        for (uint32_t w = 0; w < g->words; w++) {
-            g->scratch[w] |= set[w];
+        const uint64_t *restrict set = &g->set[(size_t)child[e] * words];
+        for (uint32_t w = 0; w < words; w++) {
+            scratch[w] |= set[w];
         }
     }
     (void)sx_xt_spend(g->x, g->words * (1 + (uint64_t)(p->edge_first[n + 1] - p->edge_first[n])));
@@ -105,10 +81,12 @@ static bool improve(greedy *g, uint32_t n)
         return false; /* a cycle */
     }
     uint64_t total = p->cost[n];
-    for (uint32_t w = 0; w < g->words && total <= most; w++) {
-        for (uint64_t bits = g->scratch[w]; bits != 0; bits &= bits - 1) {
+    const uint64_t *cost = p->cost;
+    const uint32_t *choice = g->choice;
+    for (uint32_t w = 0; w < words && total <= most; w++) {
+        for (uint64_t bits = scratch[w]; bits != 0; bits &= bits - 1) {
             uint32_t member = w * 64 + (uint32_t)__builtin_ctzll(bits);
-            total = sx_xt_add(total, p->cost[g->choice[member]]);
+            total = sx_xt_add(total, cost[choice[member]]);
         }
     }
     if (total > most) {
@@ -128,8 +106,9 @@ static void sweep(greedy *g, uint32_t order)
 {
     const xt_part *p = g->part;
     uint32_t count = p->node_count;
-    uint64_t head = 0;
-    uint64_t tail = 0;
+    uint32_t head = 0; /* the queue is a ring: a node stands in it once */
+    uint32_t tail = 0;
+    uint32_t held = 0;
     for (uint32_t c = 0; c < p->class_count; c++) {
         g->total[c] = XT_NEVER;
         g->choice[c] = SX_XT_NONE;
@@ -139,11 +118,20 @@ static void sweep(greedy *g, uint32_t order)
         uint32_t n = order == 1 ? count - 1 - i : i;
         if (p->edge_first[n] == p->edge_first[n + 1]) {
             g->queued[n] = 1;
-            g->queue[tail++ % count] = n;
+            g->queue[held++] = n;
         }
     }
-    while (head < tail && !sx_xt_out(g->x)) {
-        uint32_t n = order == 2 ? g->queue[--tail % count] : g->queue[head++ % count];
+    tail = held < count ? held : 0;
+    while (held > 0 && !sx_xt_out(g->x)) {
+        uint32_t n;
+        if (order == 2) {
+            tail = (tail == 0 ? count : tail) - 1;
+            n = g->queue[tail];
+        } else {
+            n = g->queue[head];
+            head = head + 1 == count ? 0 : head + 1;
+        }
+        held--;
         g->queued[n] = 0;
         if (!improve(g, n)) {
             continue;
@@ -153,7 +141,9 @@ static void sweep(greedy *g, uint32_t order)
             uint32_t reader = g->reader[k];
             if (g->queued[reader] == 0) {
                 g->queued[reader] = 1;
-                g->queue[tail++ % count] = reader;
+                g->queue[tail] = reader;
+                tail = tail + 1 == count ? 0 : tail + 1;
+                held++;
             }
         }
     }
@@ -173,7 +163,12 @@ sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best)
     sx_xt_searcher_run(&searcher, NULL);
     memcpy(try_.choice, tree.choice, part->class_count * sizeof(uint32_t));
     SX_TRY(offer(x, part, &try_, best));
-    greedy g = {.x = x, .part = part, .words = (part->class_count + 63) / 64};
+    greedy g = {.x = x,
+                .part = part,
+                .words = (part->class_count + 63) / 64,
+                .owner = searcher.owner,
+                .reader_first = searcher.reader_first,
+                .reader = searcher.reader};
     if (part->node_count > 0 &&
         (size_t)part->class_count * g.words <= SETS_BYTES_MAX / sizeof(uint64_t)) {
         SX_TRY(greedy_init(&g));

@@ -23,6 +23,10 @@ typedef struct {
     uint32_t *owner;
     /* For each node: how many children are not settled, each occurrence counted. */
     uint32_t *pending;
+    /* For each node, how many that are at the start; the nodes where there are none. */
+    uint32_t *child_count;
+    uint32_t *leaf;
+    uint32_t leaf_count;
     /* For each node: what it costs together with its settled children. */
     double *sum;
     uint32_t *reader_first; /* [class_count + 1] */

@@ -36,7 +36,7 @@ void *sx_xt_take(xt *x, size_t count, size_t size)
             (void)SX_FAIL(x->cx, SX_NOMEM, "extraction: %u blocks of memory in use", XT_BLOCKS_MAX);
             return NULL;
         }
-        p->block[p->at] = sx_alloc(x->cx, wanted);
+        p->block[p->at] = sx_alloc_unset(x->cx, wanted);
         if (p->block[p->at] == NULL) {
             return NULL;
         }

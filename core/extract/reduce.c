@@ -115,35 +115,46 @@ static sx_code find_knots(reducer *r)
 
 /* ---- needs ---- */
 
-static void need_of_node(reducer *r, uint32_t n, uint64_t *set)
+static void need_of_node(reducer *r, uint32_t n, uint64_t *restrict set)
 {
     const xt_part *p = r->p;
-    memset(set, 0, p->words * sizeof(uint64_t));
-    for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
-        const uint64_t *below = &p->need[(size_t)p->child[e] * p->words];
-        for (uint32_t w = 0; w < p->words; w++) {
+    const uint32_t words = p->words;
+    const uint32_t first = p->edge_first[n];
+    const uint32_t end = p->edge_first[n + 1];
+    const uint32_t *child = p->child;
+    const uint64_t *need = p->need;
+    if (first == end) {
+        memset(set, 0, words * sizeof(uint64_t));
+    } else {
+        memcpy(set, &need[(size_t)child[first] * words], words * sizeof(uint64_t));
+    }
+    for (uint32_t e = first + 1; e < end; e++) {
+        const uint64_t *restrict below = &need[(size_t)child[e] * words];
+        for (uint32_t w = 0; w < words; w++) {
             set[w] |= below[w];
         }
     }
-    r->x->work += p->words * (1 + (uint64_t)(p->edge_first[n + 1] - p->edge_first[n]));
+    r->x->work += words * (1 + (uint64_t)(end - first));
 }
 
 /* True if the set of class c got smaller. */
 static bool need_of_class(reducer *r, uint32_t c)
 {
     const xt_part *p = r->p;
-    uint64_t *need = &p->need[(size_t)c * p->words];
-    bool smaller = false;
-    for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1] && !sx_xt_out(r->x); n++) {
-        need_of_node(r, n, r->node_need);
-        put(r->node_need, c);
-        for (uint32_t w = 0; w < p->words; w++) {
-            uint64_t both = need[w] & r->node_need[w];
-            smaller = smaller || both != need[w];
-            need[w] = both;
+    const uint32_t words = p->words;
+    const uint32_t end = p->node_first[c + 1];
+    uint64_t *restrict need = &p->need[(size_t)c * words];
+    uint64_t *restrict one = r->node_need;
+    uint64_t lost = 0;
+    for (uint32_t n = p->node_first[c]; n < end && !sx_xt_out(r->x); n++) {
+        need_of_node(r, n, one);
+        put(one, c);
+        for (uint32_t w = 0; w < words; w++) {
+            lost |= need[w] & ~one[w];
+            need[w] &= one[w];
         }
     }
-    return smaller;
+    return lost != 0;
 }
 
 /* False: no fuel for it, and the sets are not known. */
@@ -227,12 +238,13 @@ static bool over_limit(const reducer *r, uint32_t c, uint32_t n, uint64_t least_
     return sum > r->limit;
 }
 
-/* Does node m stand in for n, whose needs are in node_need? */
-static bool dominates(const reducer *r, uint32_t c, uint32_t m, uint32_t n)
+/* Does node m of class c stand in for one whose needs are in node_need and that costs no less? */
+static bool dominates(const reducer *r, uint32_t c, uint32_t m)
 {
     const xt_part *p = r->p;
-    bool ok = p->cost[m] <= p->cost[n];
-    for (uint32_t e = p->edge_first[m]; ok && e < p->edge_first[m + 1]; e++) {
+    const uint32_t end = p->edge_first[m + 1];
+    bool ok = true;
+    for (uint32_t e = p->edge_first[m]; ok && e < end; e++) {
         uint32_t d = p->child[e];
         ok = has(r->node_need, d) || (p->forced[d] != 0 && r->knot[d] != r->knot[c]);
     }
@@ -242,16 +254,20 @@ static bool dominates(const reducer *r, uint32_t c, uint32_t m, uint32_t n)
 static void kill_nodes(reducer *r, uint64_t least_sum)
 {
     xt_part *p = r->p;
+    const uint64_t *cost = p->cost;
+    uint8_t *gone = r->dead;
     for (uint32_t c = 0; c < p->class_count && !sx_xt_out(r->x); c++) {
-        for (uint32_t n = p->node_first[c + 1];
-             n-- > p->node_first[c] && !sx_xt_out(r->x);) { /* equals: the first stays */
+        const uint32_t first = p->node_first[c];
+        const uint32_t end = p->node_first[c + 1];
+        for (uint32_t n = end; n-- > first && !sx_xt_out(r->x);) { /* equals: the first stays */
             need_of_node(r, n, r->node_need);
             bool dead = has(r->node_need, c) || over_limit(r, c, n, least_sum);
-            for (uint32_t m = p->node_first[c]; m < p->node_first[c + 1] && !dead; m++) {
-                dead = m != n && r->dead[m] == 0 && dominates(r, c, m, n);
+            const uint64_t most = cost[n];
+            for (uint32_t m = first; m < end && !dead; m++) {
+                dead = cost[m] <= most && m != n && gone[m] == 0 && dominates(r, c, m);
             }
-            (void)sx_xt_spend(r->x, p->node_first[c + 1] - p->node_first[c]);
-            r->dead[n] = dead ? 1 : 0;
+            (void)sx_xt_spend(r->x, end - first);
+            gone[n] = dead ? 1 : 0;
             r->changed = r->changed || dead;
         }
     }

@@ -72,14 +72,15 @@ static sx_code scale(ladder *l, double total)
     exponent = total > 0 ? exponent - UNITS_LOG2 : 0;
     exponent = exponent < -1022 ? -1022 : exponent;
     l->x.unit = ldexp(1, exponent);
+    const double per_unit = ldexp(1, -exponent); /* a power of two: products with it are exact */
     l->x.grain = 0;
     for (uint32_t n = 0; n < p->node_count; n++) {
         l->units[n] = XT_TOP;
         if (p->cost[n] <= total) {
-            l->units[n] = (uint64_t)rint(ldexp(p->cost[n], -exponent));
-            l->x.grain = gcd(l->x.grain, l->units[n]);
-            l->rounded = l->rounded || ldexp((double)l->units[n], exponent) < p->cost[n] ||
-                         ldexp((double)l->units[n], exponent) > p->cost[n];
+            l->units[n] = (uint64_t)rint(p->cost[n] * per_unit);
+            l->x.grain = l->x.grain == 1 ? 1 : gcd(l->x.grain, l->units[n]);
+            double back = (double)l->units[n] * l->x.unit;
+            l->rounded = l->rounded || back < p->cost[n] || back > p->cost[n];
         }
     }
     l->x.grain = l->x.grain == 0 ? 1 : l->x.grain;
@@ -99,7 +100,8 @@ static bool admitted(const ladder *l, uint32_t n)
     return ok;
 }
 
-/* number[class] = 0 for classes below the roots, SX_XT_NONE for others; counts what the part will hold. */
+/* number[class] = 0 for classes below the roots, SX_XT_NONE for others; counts what the part will hold. Nodes that are
+ * not admitted get XT_TOP. */
 static sx_code find_reached(ladder *l, uint32_t *number, uint32_t count[3])
 {
     const sx_xt *p = l->problem;
@@ -119,6 +121,7 @@ static sx_code find_reached(ladder *l, uint32_t *number, uint32_t count[3])
         count[0]++;
         for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1]; n++) {
             if (!admitted(l, n)) {
+                l->units[n] = XT_TOP;
                 continue;
             }
             count[1]++;
@@ -156,7 +159,7 @@ static sx_code import(ladder *l, xt_part *part)
     for (uint32_t c = 0; c < p->class_count; c++) {
         for (uint32_t n = p->node_first[c]; number[c] != SX_XT_NONE && n < p->node_first[c + 1];
              n++) {
-            if (!admitted(l, n)) {
+            if (l->units[n] >= XT_TOP) {
                 continue;
             }
             for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {

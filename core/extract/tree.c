@@ -2,6 +2,7 @@
  * whose children are settled, so its choices never go in a circle, whatever the ties and zeros. */
 #include <float.h>
 #include <math.h>
+#include <string.h>
 
 #include "core/extract/inner.h"
 
@@ -15,55 +16,61 @@ static bool before(item a, item b)
 
 static void push(searcher *s, item it)
 {
+    item *heap = s->heap;
     uint32_t i = s->heap_count++;
-    while (i > 0 && before(it, s->heap[(i - 1) / 2])) {
-        s->heap[i] = s->heap[(i - 1) / 2];
+    while (i > 0 && before(it, heap[(i - 1) / 2])) {
+        heap[i] = heap[(i - 1) / 2];
         i = (i - 1) / 2;
     }
-    s->heap[i] = it;
+    heap[i] = it;
 }
 
 static item pop(searcher *s)
 {
-    item top = s->heap[0];
-    item last = s->heap[--s->heap_count];
+    item *heap = s->heap;
+    const uint32_t count = --s->heap_count;
+    item top = heap[0];
+    item last = heap[count];
     uint32_t i = 0;
     for (;;) {
         uint32_t k = i * 2 + 1;
-        if (k >= s->heap_count) {
+        if (k >= count) {
             break;
         }
-        if (k + 1 < s->heap_count && before(s->heap[k + 1], s->heap[k])) {
+        if (k + 1 < count && before(heap[k + 1], heap[k])) {
             k++;
         }
-        if (!before(s->heap[k], last)) {
+        if (!before(heap[k], last)) {
             break;
         }
-        s->heap[i] = s->heap[k];
+        heap[i] = heap[k];
         i = k;
     }
-    s->heap[i] = last;
+    heap[i] = last;
     return top;
 }
 
 static void index_readers(searcher *s)
 {
     const sx_xt *p = s->p;
+    const uint32_t *child = p->child;
+    uint32_t *first = s->reader_first;
+    uint32_t *reader = s->reader;
     for (uint32_t e = 0; e < p->edge_count; e++) {
-        s->reader_first[p->child[e] + 1]++;
+        first[child[e] + 1]++;
     }
     for (uint32_t c = 0; c < p->class_count; c++) {
-        s->reader_first[c + 1] += s->reader_first[c];
+        first[c + 1] += first[c];
     }
-    for (uint32_t n = 0; n < p->node_count; n++) {
-        for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
-            s->reader[s->reader_first[p->child[e]]++] = n;
+    for (uint32_t n = 0, e = 0; n < p->node_count; n++) {
+        for (const uint32_t end = p->edge_first[n + 1]; e < end; e++) {
+            reader[first[child[e]]++] = n;
         }
     }
     for (uint32_t c = p->class_count; c > 0; c--) { /* each start moved to the next: back again */
-        s->reader_first[c] = s->reader_first[c - 1];
+        first[c] = first[c - 1];
     }
-    s->reader_first[0] = 0;
+    first[0] = 0;
 }
 
 /* A node whose children are all settled competes for its class; at one price the smaller node wins. Sums beyond the
@@ -71,10 +78,13 @@ static void index_readers(searcher *s)
 static void offer(searcher *s, uint32_t n)
 {
     uint32_t class_ = s->owner[n];
+    if (s->settled[class_]) {
+        return;
+    }
     double sum = s->sum[n] < DBL_MAX ? s->sum[n] : DBL_MAX;
     bool better = sum < s->tree->cost[class_] ||
                   (!(sum > s->tree->cost[class_]) && n < s->tree->choice[class_]);
-    if (!s->settled[class_] && !isinf(s->p->cost[n]) && better) {
+    if (!isinf(s->p->cost[n]) && better) {
         s->tree->cost[class_] = sum;
         s->tree->choice[class_] = n;
         push(s, (item){sum, n});
@@ -83,15 +93,21 @@ static void offer(searcher *s, uint32_t n)
 
 static void settle(searcher *s, uint32_t class_)
 {
+    double cost = s->tree->cost[class_];
+    double *sum = s->sum;
+    uint32_t *pending = s->pending;
+    const uint32_t *readers = s->reader;
+    uint32_t *last = s->last;
+    const uint32_t end = s->reader_first[class_ + 1];
     s->settled[class_] = true;
-    for (uint32_t k = s->reader_first[class_]; k < s->reader_first[class_ + 1]; k++) {
-        uint32_t reader = s->reader[k];
-        if (s->last != NULL) { /* children are settled in order of cost */
-            s->last[reader] = class_;
-            s->sum[reader] = s->p->cost[reader];
+    for (uint32_t k = s->reader_first[class_]; k < end; k++) {
+        uint32_t reader = readers[k];
+        if (last != NULL) { /* children are settled in order of cost */
+            last[reader] = class_;
+            sum[reader] = s->p->cost[reader];
         }
-        s->sum[reader] += s->tree->cost[class_];
-        if (--s->pending[reader] == 0) {
+        sum[reader] += cost;
+        if (--pending[reader] == 0) {
             offer(s, reader);
         }
     }
@@ -112,6 +128,8 @@ sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *prob
     *s = (searcher){.p = problem, .tree = tree};
     s->owner = ROOM(uint32_t, nodes);
     s->pending = ROOM(uint32_t, nodes);
+    s->child_count = ROOM(uint32_t, nodes);
+    s->leaf = ROOM(uint32_t, nodes);
     s->sum = ROOM(double, nodes);
     s->reader_first = ROOM(uint32_t, classes + 1);
     s->reader = ROOM(uint32_t, (size_t)problem->edge_count + 1);
@@ -119,17 +137,22 @@ sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *prob
     s->settled = ROOM(bool, classes);
     tree->cost = ROOM(double, classes);
     tree->choice = ROOM(uint32_t, classes);
-    if (s->owner == NULL || s->pending == NULL || s->sum == NULL || s->reader_first == NULL ||
-        s->reader == NULL || s->heap == NULL || s->settled == NULL || tree->cost == NULL ||
-        tree->choice == NULL) {
+    if (s->owner == NULL || s->pending == NULL || s->child_count == NULL || s->leaf == NULL ||
+        s->sum == NULL || s->reader_first == NULL || s->reader == NULL || s->heap == NULL ||
+        s->settled == NULL || tree->cost == NULL || tree->choice == NULL) {
         return cx->error.code;
     }
     index_readers(s);
-    for (uint32_t c = 0; c < problem->class_count; c++) {
-        for (uint32_t n = problem->node_first[c]; n < problem->node_first[c + 1]; n++) {
+    uint32_t leaves = 0;
+    for (uint32_t c = 0, n = 0; c < problem->class_count; c++) {
+        for (const uint32_t end = problem->node_first[c + 1]; n < end; n++) {
             s->owner[n] = c;
+            s->child_count[n] = problem->edge_first[n + 1] - problem->edge_first[n];
+            s->leaf[leaves] = n;
+            leaves += s->child_count[n] == 0 ? 1 : 0;
         }
     }
+    s->leaf_count = leaves;
     return SX_OK;
 }
 
@@ -137,17 +160,16 @@ void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid)
 {
     SX_ASSERT(s->heap_count == 0); /* the last run emptied it */
     const sx_xt *p = s->p;
+    double *cost = s->tree->cost;
     for (uint32_t c = 0; c < p->class_count; c++) {
-        s->tree->cost[c] = (double)INFINITY;
-        s->tree->choice[c] = SX_XT_NONE;
-        s->settled[c] = false;
+        cost[c] = (double)INFINITY;
     }
-    for (uint32_t n = 0; n < p->node_count; n++) {
-        s->pending[n] = p->edge_first[n + 1] - p->edge_first[n];
-        s->sum[n] = p->cost[n];
-        if (s->pending[n] == 0) {
-            offer(s, n);
-        }
+    memset(s->tree->choice, 0xFF, p->class_count * sizeof(*s->tree->choice)); /* SX_XT_NONE */
+    memset(s->settled, 0, p->class_count * sizeof(*s->settled));
+    memcpy(s->pending, s->child_count, p->node_count * sizeof(*s->pending));
+    memcpy(s->sum, p->cost, p->node_count * sizeof(*s->sum));
+    for (uint32_t i = 0; i < s->leaf_count; i++) {
+        offer(s, s->leaf[i]);
     }
     for (uint32_t c = 0; paid != NULL && c < p->class_count; c++) {
         if (paid[c] != 0) {
