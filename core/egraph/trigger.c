@@ -95,6 +95,9 @@ typedef struct {
     uint8_t place[SX_PATTERN_NODES_MAX];       /* number in the plan; NONE: not bound yet */
     uint8_t reg[256];                          /* register of the pattern -> of the plan, or NONE */
     bool tested[2 * SX_PATTERN_NODES_MAX];
+    uint8_t test[2 * SX_PATTERN_NODES_MAX]; /* steps that test something */
+    uint8_t same[2 * SX_PATTERN_NODES_MAX]; /* those of them that compare classes */
+    uint32_t test_count, same_count;
     uint32_t atom_count, reg_count;
     uint32_t anchor;
     uint32_t at; /* step of the tree to go on from */
@@ -110,13 +113,13 @@ static bool same_step(const at_step *a, const at_step *b)
 }
 
 /* Goes to the step behind the present one, which another plan may have made. */
-static sx_code follow(planner *p, at_step step)
+static sx_code follow(planner *p, const at_step *step)
 {
     sx_trigger *t = p->t;
     uint32_t *link = p->at == SX_EG_NONE ? &t->first : &t->node[p->at].child;
     uint32_t last = SX_EG_NONE;
     for (uint32_t i = *link; i != SX_EG_NONE; i = t->node[i].next) {
-        if (step.kind != AT_REPORT && same_step(&t->node[i].step, &step)) {
+        if (step->kind != AT_REPORT && same_step(&t->node[i].step, step)) {
             p->at = i;
             return SX_OK;
         }
@@ -124,7 +127,7 @@ static sx_code follow(planner *p, at_step step)
     }
     uint32_t fresh = t->node_count;
     SX_TRY(sx_grow(t->cx, (void **)&t->node, &t->node_capacity, fresh + 1, sizeof(*t->node)));
-    t->node[fresh] = (at_node){.step = step, .child = SX_EG_NONE, .next = SX_EG_NONE};
+    t->node[fresh] = (at_node){.step = *step, .child = SX_EG_NONE, .next = SX_EG_NONE};
     t->node_count++;
     if (last != SX_EG_NONE) {
         t->node[last].next = fresh;
@@ -141,13 +144,14 @@ static sx_code follow(planner *p, at_step step)
 static sx_code add_tests(planner *p)
 {
     const sx_pattern *left = p->left;
-    for (uint32_t i = 0; i < left->step_count; i++) {
+    for (uint32_t k = 0; k < p->test_count; k++) {
+        uint32_t i = p->test[k];
         const sx_step *step = &left->step[i];
-        at_step test = {.kind = AT_SAME};
-        bool known = false;
         if (p->tested[i]) {
             continue;
         }
+        at_step test = {.kind = AT_SAME};
+        bool known = false;
         if (step->kind == SX_STEP_SAME) {
             test.from = p->reg[step->from];
             test.other = p->reg[step->other];
@@ -155,14 +159,14 @@ static sx_code add_tests(planner *p)
         } else if (step->kind == SX_STEP_VALUE) {
             test = (at_step){.kind = AT_VALUE, .from = p->reg[step->from], .value = step->value};
             known = test.from != SX_PATTERN_NONE;
-        } else if (step->other != SX_PATTERN_NONE) {
+        } else {
             test = (at_step){
                 .kind = AT_ATTR, .from = p->place[step->bind], .other = p->place[step->other]};
             known = test.from != SX_PATTERN_NONE && test.other != SX_PATTERN_NONE;
         }
         if (known) {
             p->tested[i] = true;
-            SX_TRY(follow(p, test));
+            SX_TRY(follow(p, &test));
         }
     }
     return SX_OK;
@@ -180,9 +184,9 @@ static void find_join(const planner *p, uint32_t a, at_step *step)
 {
     const sx_step *atom = p->atom[a];
     step->join = step->join_slot = SX_PATTERN_NONE;
-    for (uint32_t i = 0; i < p->left->step_count; i++) {
-        const sx_step *same = &p->left->step[i];
-        for (uint32_t turn = 0; same->kind == SX_STEP_SAME && turn < 2; turn++) {
+    for (uint32_t i = 0; i < p->same_count; i++) {
+        const sx_step *same = &p->left->step[p->same[i]];
+        for (uint32_t turn = 0; turn < 2; turn++) {
             uint8_t mine = turn == 0 ? same->from : same->other;
             uint8_t known = p->reg[turn == 0 ? same->other : same->from];
             if (mine >= atom->out && mine < atom->out + atom->arity && known != SX_PATTERN_NONE &&
@@ -220,7 +224,7 @@ static sx_code bind_atom(planner *p, uint32_t a, at_kind kind, uint8_t from, uin
         know(p, (uint8_t)(atom->out + k), p->reg_count++);
     }
     SX_ASSERT(p->reg_count < SX_PATTERN_NONE);
-    SX_TRY(follow(p, step));
+    SX_TRY(follow(p, &step));
     return add_tests(p);
 }
 
@@ -250,10 +254,18 @@ static sx_code plan(sx_trigger *t, uint32_t rule, uint32_t anchor)
     planner p = {.t = t, .left = left, .anchor = anchor, .at = SX_EG_NONE};
     memset(p.place, (int)SX_PATTERN_NONE, sizeof(p.place));
     memset(p.reg, (int)SX_PATTERN_NONE, sizeof(p.reg));
+    SX_ASSERT(left->step_count <= SX_COUNT(p.test));
     for (uint32_t i = 0; i < left->step_count; i++) {
-        if (left->step[i].kind == SX_STEP_BIND) {
-            p.atom[left->step[i].bind] = &left->step[i];
+        const sx_step *step = &left->step[i];
+        if (step->kind == SX_STEP_BIND) {
+            p.atom[step->bind] = step;
             p.atom_count++;
+        }
+        if (step->kind == SX_STEP_SAME) {
+            p.same[p.same_count++] = (uint8_t)i;
+        }
+        if (step->kind != SX_STEP_BIND || step->other != SX_PATTERN_NONE) {
+            p.test[p.test_count++] = (uint8_t)i;
         }
     }
     SX_TRY(bind_atom(&p, anchor, AT_ANCHOR, 0, 0, 0));
@@ -262,7 +274,7 @@ static sx_code plan(sx_trigger *t, uint32_t rule, uint32_t anchor)
     }
     SX_TRY(sx_grow(t->cx, (void **)&t->report, &t->report_capacity, t->report_count + 1,
                    sizeof(*t->report)));
-    SX_TRY(follow(&p, (at_step){.kind = AT_REPORT}));
+    SX_TRY(follow(&p, &(at_step){.kind = AT_REPORT}));
     at_report *report = &t->report[t->report_count];
     const sx_pattern *right = t->set->rule[rule].right;
     *report = (at_report){.rule = rule,

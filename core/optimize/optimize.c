@@ -122,15 +122,21 @@ static bool follows_copies(const sx_tensors *t, uint32_t n)
     return follows;
 }
 
+/* Will the node be computed inside a kernel, as far as that is foreseen? */
+static bool is_foreseen_fused(const sx_tensors *t, uint32_t n)
+{
+    sx_op op = sx_tensors_op(t, n);
+    return op == SX_OP_SLICE || (is_fusible(op) && !follows_copies(t, n));
+}
+
 /* What of its cost remains inside a kernel. A slice is read in place, as contiguous as the whole. */
 static void foresee_fused(const sx_optimizer *o, uint32_t n, const sx_cost *estimate, double *ns,
                           double *nj, double *kept)
 {
-    sx_op op = sx_tensors_op(o->t, n);
-    if (op == SX_OP_SLICE) {
+    if (sx_tensors_op(o->t, n) == SX_OP_SLICE) {
         *ns = o->device->launch_ns / FUSED_SHARE;
         *nj = *kept = 0;
-    } else if (is_fusible(op) && !follows_copies(o->t, n)) {
+    } else {
         *ns = sx_device_compute_ns(o->device, estimate->arithmetic, false, estimate->flops) +
               *ns / FUSED_SHARE;
         *nj = (estimate->flops * o->device->flop_pj +
@@ -140,23 +146,42 @@ static void foresee_fused(const sx_optimizer *o, uint32_t n, const sx_cost *esti
     }
 }
 
-/* In thousandths of the objective. */
-static sx_code node_cost(sx_optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
+/* With each run, in thousandths of the objective. */
+static sx_code find_cost(sx_optimizer *o, uint32_t n, bool fused, uint64_t *cost)
 {
     const sx_objective *objective = &o->options->objective;
-    const sx_tensors *t = o->t;
-    sx_op op = sx_tensors_op(t, n);
-    uint32_t arity = t->eg.node[n].arity;
     sx_cost estimate;
     SX_TRY(sx_optimizer_price(o, n, &estimate));
     double ns = estimate.cost_ns;
-    double kept = kept_bytes(t, n, &estimate);
+    double kept = kept_bytes(o->t, n, &estimate);
     double nj = estimate.energy_nj;
-    if (foresee) {
+    if (fused) {
         foresee_fused(o, n, &estimate, &ns, &nj, &kept);
     }
     double sum = 1000 * (objective->time * ns + objective->memory * kept + objective->energy * nj);
     *cost = sum < (double)SX_COST_MAX ? (uint64_t)ceil(sum) : SX_COST_MAX;
+    return SX_OK;
+}
+
+/* In thousandths of the objective. Each extraction asks for all nodes: what does not change is found once. */
+static sx_code node_cost(sx_optimizer *o, uint32_t n, bool foresee, uint64_t *cost)
+{
+    const sx_tensors *t = o->t;
+    uint32_t weights = sx_optimizer_weights(t, n);
+    bool fused = foresee && is_foreseen_fused(t, n);
+    SX_TRY(
+        sx_grow(o->cx, (void **)&o->cost, &o->cost_capacity, t->eg.node_count, sizeof(*o->cost)));
+    sx_known_cost *known = &o->cost[n];
+    if (known->weights != weights) {
+        *known = (sx_known_cost){.weights = weights};
+    }
+    if (known->cost[fused] == 0) {
+        SX_TRY(find_cost(o, n, fused, &known->cost[fused]));
+        known->cost[fused]++;
+    }
+    sx_op op = sx_tensors_op(t, n);
+    uint32_t arity = t->eg.node[n].arity;
+    *cost = known->cost[fused] - 1;
     if (arity > 0 && runs_at_load(t, n)) {
         *cost /= LOAD_TIME_SHARE;
     }

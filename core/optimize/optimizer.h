@@ -6,6 +6,12 @@
 #include "core/store/memory.h"
 #include "core/optimize/optimize.h"
 
+/* What a node costs with each run, as long as the same of its children are weights, and 1; 0: not known. */
+typedef struct {
+    uint64_t cost[2]; /* as a kernel of its own; inside a kernel, as far as that is foreseen */
+    uint32_t weights;
+} sx_known_cost;
+
 typedef struct {
     sx_ctx *cx;
     const sx_graph *in;
@@ -25,6 +31,8 @@ typedef struct {
     uint32_t tried_count;
     sx_memory_graph *known;       /* the e-graph that an earlier search left, or NULL */
     struct sx_price_view *prices; /* prices of nodes seen before (prices.c) */
+    sx_known_cost *cost;          /* by node */
+    uint32_t cost_capacity;
 } sx_optimizer;
 
 /* Level 1 extracts a program several times: before fusion, to choose the programs that are fused, and after it. Fusion
@@ -58,6 +66,8 @@ sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
  * or a symbol counts as another extent. Parts that are worked on side by side may use one table, if that cx has their
  * team. */
 sx_code sx_optimizer_price(sx_optimizer *o, uint32_t node, sx_cost *cost);
+/* Which children of a node are weights, as a set of 1 << child. */
+uint32_t sx_optimizer_weights(const sx_tensors *t, uint32_t node);
 sx_code sx_prices_make(sx_ctx *cx, const sx_device *device, const sx_symbol *symbol,
                        uint32_t symbol_count, struct sx_prices **prices);
 uint32_t sx_prices_count(const struct sx_prices *prices);

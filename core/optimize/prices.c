@@ -166,8 +166,9 @@ typedef struct {
     uint32_t count;
 } price_key;
 
-static uint32_t weights_of(const sx_tensors *t, uint32_t n)
+uint32_t sx_optimizer_weights(const sx_tensors *t, uint32_t n)
 {
+    SX_ASSERT(n < t->eg.node_count);
     const sx_eg_node *node = &t->eg.node[n];
     uint32_t weights = 0;
     for (uint32_t k = 0; k < node->arity && k < SX_FUSED_ARGS_MAX; k++) {
@@ -331,7 +332,7 @@ sx_code sx_optimizer_price(sx_optimizer *o, uint32_t n, sx_cost *cost)
     SX_ASSERT(n < o->t->eg.node_count);
     SX_TRY(o->prices == NULL ? begin(o) : SX_OK);
     struct sx_price_view *view = o->prices;
-    uint32_t weights = weights_of(o->t, n);
+    uint32_t weights = sx_optimizer_weights(o->t, n);
     if (n < view->node_capacity && view->node[n].cost > 0 && view->node[n].weights == weights) {
         *cost = view->cost[view->node[n].cost - 1];
         return SX_OK;
