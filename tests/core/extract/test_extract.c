@@ -276,6 +276,27 @@ START_TEST(test_tree_counts_each_reader)
 }
 END_TEST
 
+/* Classes by number: the root reads 1 and 2; 1 is a view of 3 or reads 4; 2 is a view of 4; 3 is dear or a view of 4.
+ * Two programs cost the same. The one with the smaller node of 1 needs 3 as a view of 4, which is free once 4 is paid;
+ * by itself each form of 3 costs the same, so that the tree optimum has the other. */
+START_TEST(test_equal_programs)
+{
+    static const uint32_t node_first[] = {0, 1, 3, 4, 6, 7};
+    static const uint32_t edge_first[] = {0, 2, 3, 4, 5, 5, 6, 6};
+    static const uint32_t child[] = {1, 2, 3, 4, 4, 4};
+    static const double cost[] = {0, 0, 0, 0, 10, 0, 10};
+    sx_xt p;
+    sx_xt_answer a;
+    make(&p, 5, node_first, edge_first, child, cost);
+    p.root[0] = 0;
+    ck_sx_ok(&cx, sx_xt_solve(&cx, &p, &(sx_xt_options){.fuel = 1000000}, &a));
+    check_answer(&p, &a);
+    ck_assert(a.proven && a.dag_cost == 10);
+    ck_assert_uint_eq(a.choice[1], 1);
+    ck_assert_uint_eq(a.choice[3], 5);
+}
+END_TEST
+
 /* Layers in two forms each, every form read by both forms of the next layer: no class is needed by all
  * programs, and the relaxation halves from layer to layer; the cuts prove the least at once. */
 START_TEST(test_layers_in_two_forms)
@@ -466,6 +487,7 @@ int main(void)
     tcase_add_test(cases, test_against_brute_force);
     tcase_add_test(cases, test_bound_holds_at_any_fuel);
     tcase_add_test(cases, test_tree_counts_each_reader);
+    tcase_add_test(cases, test_equal_programs);
     tcase_add_test(cases, test_layers_in_two_forms);
     tcase_add_test(cases, test_large_classes_keep_the_fuel);
     tcase_add_test(cases, test_sums_beyond_the_doubles);
