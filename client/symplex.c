@@ -768,15 +768,33 @@ symplex_code symplex_module_axis(const symplex_module *module, size_t index, uin
     sx_ctx cx;
     sxc_call_begin(&cx);
     *result = (symplex_axis){.symbol = SYMPLEX_NO_TENSOR};
-    for (uint64_t i = 0; i < tables->extent_count; i++) {
-        const sx_module_extent *row = &tables->extent[i];
-        if (row->what == SX_EXTENT_TENSOR && row->index == inside && row->dimension == axis) {
-            bool first = result->symbol == SYMPLEX_NO_TENSOR; /* of several rows, which add up */
-            result->scale = first ? row->scale : 0;
-            result->symbol = first ? row->symbol : result->symbol;
-        }
+    if (symplex_module_terms(module, index, axis, result, 1) > 1) {
+        result->scale = 0;
     }
     return sxc_call_finish(&cx, SX_OK, error);
+}
+
+size_t symplex_module_terms(const symplex_module *module, size_t index, uint32_t axis,
+                            symplex_axis *terms, size_t count)
+{
+    size_t found = 0;
+    uint32_t rows = 0;
+    const sx_module_extent *row = NULL;
+    if (module != NULL && index < module->count) {
+        row = sx_module_extents_of(sxr_module(module->program), SX_EXTENT_TENSOR,
+                                   module->tensor[index], &rows);
+    }
+    for (uint32_t i = 0; i < rows; i++) {
+        if (row[i].dimension != axis) {
+            continue;
+        }
+        if (found < count) {
+            bool number = row[i].symbol == SX_MODULE_NONE;
+            terms[found] = (symplex_axis){number ? SYMPLEX_NO_TENSOR : row[i].symbol, row[i].scale};
+        }
+        found++;
+    }
+    return found;
 }
 
 /* Nothing is set before everything may be. */

@@ -301,7 +301,7 @@ SYMPLEX_API size_t symplex_module_symbol_count(const symplex_module *module);
 SYMPLEX_API symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
                                                symplex_symbol *symbol, symplex_error *error);
 /* How an extent of an input or output follows a symbol: it is `scale` times the value. A sum, such as past + 1, has the
- * first of its symbols, and 0 as `scale`: what it is says the shape of the tensor once all symbols have values. */
+ * first of its symbols, and 0 as `scale`: symplex_module_terms has what is added. */
 typedef struct {
     size_t symbol; /* its number; SYMPLEX_NO_TENSOR: the extent is always the same */
     int64_t scale; /* 0 where there is no symbol, and of a sum */
@@ -311,6 +311,12 @@ typedef struct {
 SYMPLEX_API symplex_code symplex_module_axis(const symplex_module *module, size_t index,
                                              uint32_t axis, symplex_axis *result,
                                              symplex_error *error);
+/* What adds up to the extent of dimension `axis`, from 0, of a tensor: multiples of symbols, and at most one number
+ * (symbol SYMPLEX_NO_TENSOR; it may be below 0), which is the last one. past + seq - 1 has three. Returns how many
+ * there are, 0 where the extent is always the same or there is no such dimension, and writes the first `count` of
+ * them to `terms`, which may be NULL if `count` is 0. */
+SYMPLEX_API size_t symplex_module_terms(const symplex_module *module, size_t index, uint32_t axis,
+                                        symplex_axis *terms, size_t count);
 /* Gives symbols their values: all of `dims`, or none of them if one is refused. A module runs when every symbol has a
  * value; shapes and sizes of inputs and outputs follow. Those whose shape depends on a symbol that gets another value
  * lose their memory and are bound again; the others, weights and state stay as they are. It may be called as often as

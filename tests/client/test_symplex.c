@@ -378,6 +378,51 @@ START_TEST(wrong_programs)
 }
 END_TEST
 
+/* Compared by its terms: past + 2*seq - 1, a multiple, and a number. */
+START_TEST(extents_have_terms)
+{
+    static const char text[] =
+        "sx 1\ngraph \"terms\" (past in [1, 4], seq in [1, 3]) {\n"
+        "    %x = parameter {name = \"x\", weight = 0} : f32[2*seq, past + 2*seq - 1, 5]\n"
+        "    %y = add(%x, %x) : f32[2*seq, past + 2*seq - 1, 5]\n"
+        "    return %y as \"y\"\n}\n";
+    const symplex_interval interval[] = {{"past", 1, 4}, {"seq", 1, 3}};
+    symplex_program program = {.bytes = text,
+                               .size = sizeof(text) - 1,
+                               .target = TARGET,
+                               .intervals = interval,
+                               .interval_count = SX_COUNT(interval)};
+    symplex_axis term[4] = {{0}}, axis;
+    symplex_module *module;
+    symplex_symbol symbol;
+    void *bytes;
+    size_t size;
+    ck_ok(symplex_compile(client, &program, &bytes, &size, NULL, &error));
+    ck_ok(symplex_module_open(bytes, size, 1, &module, &error));
+    symplex_free(bytes);
+    size_t y = symplex_module_find(module, SYMPLEX_OUTPUT_TENSOR, "y");
+    ck_ok(symplex_module_symbol(module, 0, &symbol, &error));
+    size_t past = strcmp(symbol.name, "past") == 0 ? 0 : 1, seq = 1 - past;
+    ck_assert_uint_eq(symplex_module_terms(module, y, 1, NULL, 0), 3);
+    ck_assert_uint_eq(symplex_module_terms(module, y, 1, term, 4), 3);
+    ck_assert(term[past].symbol == past && term[past].scale == 1);
+    ck_assert(term[seq].symbol == seq && term[seq].scale == 2);
+    ck_assert(term[2].symbol == SYMPLEX_NO_TENSOR && term[2].scale == -1);
+    ck_assert(term[3].symbol == 0 && term[3].scale == 0);
+    ck_ok(symplex_module_axis(module, y, 1, &axis, &error));
+    ck_assert(axis.symbol == 0 && axis.scale == 0);
+    term[1] = axis;
+    ck_assert_uint_eq(symplex_module_terms(module, y, 0, term, 1), 1);
+    ck_assert(term[0].symbol == seq && term[0].scale == 2 && term[1].scale == 0);
+    ck_ok(symplex_module_axis(module, y, 0, &axis, &error));
+    ck_assert(axis.symbol == seq && axis.scale == 2);
+    ck_assert_uint_eq(symplex_module_terms(module, y, 2, term, 4), 0);
+    ck_assert_uint_eq(symplex_module_terms(module, y, 3, term, 4), 0);
+    ck_assert_uint_eq(symplex_module_terms(module, SYMPLEX_NO_TENSOR, 0, term, 4), 0);
+    symplex_module_close(module);
+}
+END_TEST
+
 static symplex_code compile_interval(const symplex_interval *interval, size_t count, void **bytes,
                                      size_t *size)
 {
@@ -762,6 +807,7 @@ int main(void)
     tcase_add_test(all, a_model_is_compiled_and_opened_at_once);
     tcase_add_test(all, callers_may_be_large);
     tcase_add_test(all, text_from_memory_and_nobody_answers);
+    tcase_add_test(all, extents_have_terms);
     tcase_add_test(all, one_module_for_an_interval);
     tcase_add_test(all, wrong_programs);
     tcase_add_test(all, long_refusals_are_there_as_a_whole);

@@ -13,7 +13,7 @@ typedef struct {
     sxp_array *output;      /* [out.count] */
     symplex_memory *memory; /* [in.count + out.count] */
     symplex_dim *dim;       /* [symbol_count] */
-    int64_t *value;         /* [symbol_count] 0: not known */
+    sxp_value *value;       /* [symbol_count] */
     PyObject *out_given;    /* borrowed; NULL: new arrays */
     uint64_t *ns;           /* of a profile: one for each launch */
     symplex_launch *launch; /* likewise */
@@ -29,7 +29,7 @@ static call *begin(sxp_module *self, bool timed)
     size_t inputs = in.count, outputs = out.count, both = inputs + outputs;
     size_t size = sizeof(call) + both * (sizeof(sxp_array) + sizeof(PyObject *)) +
                   both * sizeof(symplex_memory) +
-                  self->symbol_count * (sizeof(symplex_dim) + sizeof(int64_t));
+                  self->symbol_count * (sizeof(symplex_dim) + sizeof(sxp_value));
     call *c = PyMem_Calloc(1, size);
     if (c == NULL) {
         (void)PyErr_NoMemory();
@@ -45,7 +45,7 @@ static call *begin(sxp_module *self, bool timed)
     c->result = c->given + inputs;
     c->memory = (symplex_memory *)(c->result + outputs);
     c->dim = (symplex_dim *)(c->memory + both);
-    c->value = (int64_t *)(c->dim + self->symbol_count);
+    c->value = (sxp_value *)(c->dim + self->symbol_count);
     return c;
 }
 
@@ -77,12 +77,13 @@ static bool read_dim(call *c, PyObject *key, PyObject *number)
         PyErr_Format(PyExc_TypeError, "dims: the module has no dimension %R", key);
         return false;
     }
-    c->value[s] = PyLong_AsLongLong(number);
-    if (c->value[s] < 1 && !PyErr_Occurred()) {
+    int64_t value = PyLong_AsLongLong(number);
+    c->value[s].value = value;
+    if (value < 1 && !PyErr_Occurred()) {
         PyErr_Format(c->self->state->shape_error, "dims: %s = %R, at least 1 is needed",
                      c->self->symbol[s].name, number);
     }
-    return c->value[s] >= 1;
+    return value >= 1;
 }
 
 static bool read_dims(call *c, PyObject *dims)
@@ -178,6 +179,44 @@ static size_t bytes_of(const sxp_tensor *tensor, const sxp_array *array)
     return bytes;
 }
 
+/* What extents that are sums tell, as long as one does, and whether they fit. */
+static bool settle_sums(call *c)
+{
+    for (bool learned = c->self->sums; learned;) {
+        learned = false;
+        for (size_t i = 0; i < c->in.count; i++) {
+            const sxp_what what = {"argument", c->in.tensor[i].name};
+            if (!sxp_sums_check(c->self, &c->in.tensor[i], &c->input[i], &what, c->value,
+                                &learned)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+/* Every symbol gets its value. */
+static bool settle_values(call *c)
+{
+    for (size_t s = 0; s < c->self->symbol_count; s++) {
+        int64_t *value = &c->value[s].value;
+        *value = *value != 0 ? *value : c->self->symbol[s].value;
+    }
+    if (!settle_sums(c)) {
+        return false;
+    }
+    for (size_t s = 0; s < c->self->symbol_count; s++) {
+        const char *name = c->self->symbol[s].name;
+        c->dim[s] = (symplex_dim){name, c->value[s].value};
+        if (c->value[s].value == 0) {
+            PyErr_Format(c->self->state->shape_error,
+                         "no argument tells the dimension %s: dims={\"%s\": ...} does", name, name);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool take_inputs(call *c)
 {
     for (size_t i = 0; i < c->in.count; i++) {
@@ -191,17 +230,7 @@ static bool take_inputs(call *c)
         }
         c->memory[i] = (symplex_memory){tensor->index, array->data, bytes_of(tensor, array)};
     }
-    for (size_t s = 0; s < c->self->symbol_count; s++) {
-        c->value[s] = c->value[s] != 0 ? c->value[s] : c->self->symbol[s].value;
-        c->dim[s] = (symplex_dim){c->self->symbol[s].name, c->value[s]};
-        if (c->value[s] == 0) {
-            PyErr_Format(c->self->state->shape_error,
-                         "no argument tells the dimension %s: dims={\"%s\": ...} does",
-                         c->self->symbol[s].name, c->self->symbol[s].name);
-            return false;
-        }
-    }
-    return true;
+    return settle_values(c);
 }
 
 /* ---- results ---- */
@@ -234,9 +263,7 @@ static PyObject *shape_of(const call *c, const sxp_tensor *tensor, int64_t shape
 {
     PyObject *tuple = PyTuple_New((Py_ssize_t)tensor->rank);
     for (uint32_t d = 0; tuple != NULL && d < tensor->rank; d++) {
-        const symplex_axis *axis = &tensor->axis[d];
-        shape[d] = axis->symbol == SYMPLEX_NO_TENSOR ? tensor->shape[d]
-                                                     : axis->scale * c->value[axis->symbol];
+        shape[d] = sxp_extent_of(c->self, tensor, d, c->value);
         PyObject *extent = PyLong_FromLongLong(shape[d]);
         if (extent == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)d, extent) != 0) {
             Py_CLEAR(tuple);
@@ -314,12 +341,11 @@ static bool take_result(call *c, size_t i)
                      tensor->name, c->out.count);
         return false;
     }
+    bool learned = false; /* nothing is left to learn */
     c->result[i] = Py_NewRef(object);
-    if (!sxp_array_take(c->self->state, object, tensor->dtype, true, &what, &c->output[i]) ||
-        !sxp_shape_check(c->self, tensor, &c->output[i], &what, c->value)) {
-        return false;
-    }
-    return true;
+    return sxp_array_take(c->self->state, object, tensor->dtype, true, &what, &c->output[i]) &&
+           sxp_shape_check(c->self, tensor, &c->output[i], &what, c->value) &&
+           sxp_sums_check(c->self, tensor, &c->output[i], &what, c->value, &learned);
 }
 
 /* Memory for the outputs, behind that of the inputs. */

@@ -10,78 +10,6 @@ static sxp_module *module_of(PyObject *self)
     return (sxp_module *)(void *)self;
 }
 
-/* ---- shapes ---- */
-
-static PyObject *extent_text(const sxp_module *module, const symplex_axis *axis, int64_t extent)
-{
-    if (axis->symbol == SYMPLEX_NO_TENSOR) {
-        return PyLong_FromLongLong(extent);
-    }
-    const char *name = module->symbol[axis->symbol].name;
-    return axis->scale == 1 ? PyUnicode_FromString(name)
-                            : PyUnicode_FromFormat("%lld * %s", (long long)axis->scale, name);
-}
-
-PyObject *sxp_shape_text(const sxp_module *module, const sxp_tensor *tensor)
-{
-    PyObject *tuple = PyTuple_New((Py_ssize_t)tensor->rank);
-    for (uint32_t d = 0; tuple != NULL && d < tensor->rank; d++) {
-        PyObject *text = extent_text(module, &tensor->axis[d], tensor->shape[d]);
-        if (text == NULL || PyTuple_SetItem(tuple, (Py_ssize_t)d, text) != 0) {
-            Py_CLEAR(tuple);
-        }
-    }
-    return tuple;
-}
-
-static bool refuse_shape(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
-                         const sxp_what *what, const int64_t *value, const symplex_axis *axis)
-{
-    PyObject *given = PyTuple_New((Py_ssize_t)array->rank);
-    for (uint32_t d = 0; given != NULL && d < array->rank; d++) {
-        (void)PyTuple_SetItem(given, (Py_ssize_t)d, PyLong_FromLongLong(array->shape[d]));
-    }
-    PyObject *wanted = sxp_shape_text(module, tensor);
-    if (given != NULL && wanted != NULL && axis != NULL && value[axis->symbol] != 0) {
-        PyErr_Format(module->state->shape_error,
-                     SXP_WHAT ": its shape is %R, needed is %R, where %s = %lld", what->kind,
-                     what->name, given, wanted, module->symbol[axis->symbol].name,
-                     (long long)value[axis->symbol]);
-    } else if (given != NULL && wanted != NULL) {
-        PyErr_Format(module->state->shape_error, SXP_WHAT ": its shape is %R, needed is %R",
-                     what->kind, what->name, given, wanted);
-    }
-    Py_XDECREF(given);
-    Py_XDECREF(wanted);
-    return false;
-}
-
-bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
-                     const sxp_what *what, int64_t *value)
-{
-    if (array->rank != tensor->rank) {
-        return refuse_shape(module, tensor, array, what, value, NULL);
-    }
-    for (uint32_t d = 0; d < tensor->rank; d++) {
-        const symplex_axis *axis = &tensor->axis[d];
-        int64_t extent = array->shape[d];
-        if (axis->symbol == SYMPLEX_NO_TENSOR) {
-            if (extent != tensor->shape[d]) {
-                return refuse_shape(module, tensor, array, what, value, NULL);
-            }
-            continue;
-        }
-        if (value[axis->symbol] == 0 && extent > 0 && extent % axis->scale == 0) {
-            value[axis->symbol] = extent / axis->scale;
-        }
-        if (value[axis->symbol] == 0 || extent / axis->scale != value[axis->symbol] ||
-            extent % axis->scale != 0) {
-            return refuse_shape(module, tensor, array, what, value, axis);
-        }
-    }
-    return true;
-}
-
 /* ---- opening ---- */
 
 static bool list_symbols(sxp_module *self)
@@ -101,6 +29,25 @@ static bool list_symbols(sxp_module *self)
     return true;
 }
 
+/* The terms of a dimension, behind those of others. */
+static bool read_axis(sxp_module *self, size_t index, uint32_t dimension, sxp_axis *axis)
+{
+    size_t count = symplex_module_terms(self->module, index, dimension, NULL, 0);
+    *axis = (sxp_axis){self->term_count, count};
+    if (count == 0) {
+        return true;
+    }
+    symplex_axis *more = PyMem_Realloc(self->term, (self->term_count + count) * sizeof(*more));
+    if (more == NULL) {
+        return PyErr_NoMemory() != NULL;
+    }
+    self->term = more;
+    (void)symplex_module_terms(self->module, index, dimension, more + self->term_count, count);
+    self->term_count += count;
+    self->sums = self->sums || count > 1;
+    return true;
+}
+
 static bool read_tensor(sxp_module *self, size_t index, const symplex_tensor *from)
 {
     sxp_list *list = &self->role[from->role];
@@ -117,19 +64,10 @@ static bool read_tensor(sxp_module *self, size_t index, const symplex_tensor *fr
     tensor->rank = from->rank;
     tensor->alias = from->alias;
     for (uint32_t d = 0; d < from->rank; d++) {
-        symplex_error error;
-        if (symplex_module_axis(self->module, index, d, &tensor->axis[d], &error) != SYMPLEX_OK) {
-            sxp_raise(self->state, &error, NULL);
+        if (!read_axis(self, index, d, &tensor->axis[d])) {
             return false;
         }
-        if (tensor->axis[d].symbol != SYMPLEX_NO_TENSOR && tensor->axis[d].scale == 0) {
-            PyErr_Format(PyExc_NotImplementedError,
-                         "%s: axis %u is a sum of symbols with several values, which modules in "
-                         "Python do not have yet",
-                         from->name, d);
-            return false;
-        }
-        tensor->shape[d] = tensor->axis[d].symbol == SYMPLEX_NO_TENSOR ? from->shape[d] : -1;
+        tensor->shape[d] = tensor->axis[d].count == 0 ? from->shape[d] : -1;
     }
     return true;
 }
@@ -280,6 +218,7 @@ static void free_module(PyObject *object)
         PyMem_Free(self->role[role].tensor);
     }
     PyMem_Free(self->symbol);
+    PyMem_Free(self->term);
     Py_XDECREF(self->owner);
     ((freefunc)PyType_GetSlot(type, Py_tp_free))(object);
     Py_DECREF(type);

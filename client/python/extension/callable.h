@@ -5,7 +5,10 @@
 
 #include "client/python/extension/extension.h"
 
-/* Words of 8 bytes of a weight, evenly apart, that tell whether it was changed behind the back of whoever counts. */
+/* An extent as the sum of its terms, a range of those of the module. `count` 0: it is always the same. */
+typedef struct {
+    size_t first, count;
+} sxp_axis;
 
 typedef struct {
     size_t index; /* in the interface of the module */
@@ -13,7 +16,7 @@ typedef struct {
     symplex_dtype dtype;
     uint32_t rank;
     int64_t shape[SYMPLEX_RANK_MAX]; /* -1 where it follows a symbol */
-    symplex_axis axis[SYMPLEX_RANK_MAX];
+    sxp_axis axis[SYMPLEX_RANK_MAX];
     size_t alias; /* of an output in place of an input: that input's place among the inputs */
     PyObject *dtype_object; /* of an output: numpy's; NULL until it is needed */
     PyObject *store_object; /* what the memory is made as, where that has another type */
@@ -51,6 +54,9 @@ typedef struct {
     sxp_list role[SYMPLEX_STATE_TENSOR + 1];
     symplex_symbol *symbol;
     size_t symbol_count;
+    symplex_axis *term; /* of all extents that follow symbols */
+    size_t term_count;
+    bool sums;          /* an extent has several terms */
     sxp_weight *weight; /* [role[SYMPLEX_WEIGHT_TENSOR].count] */
     uint64_t binds;     /* counts */
 } sxp_module;
@@ -59,11 +65,24 @@ typedef struct {
 PyObject *sxp_call(PyObject *self, PyObject *args, PyObject *keywords);
 /* module.profile(*args, **keywords): the results and what each launch took. */
 PyObject *sxp_profile(PyObject *self, PyObject *args, PyObject *keywords);
-/* The shape of a tensor as a tuple: numbers, and texts such as "batch" or "2 * batch". */
+/* Values of symbols, as a call learns them. */
+typedef struct {
+    int64_t value;    /* 0: not known */
+    const char *told; /* the argument whose shape told it; NULL: none did */
+} sxp_value;
+
+/* The shape of a tensor as a tuple: numbers, and texts such as "batch", "2 * batch" or "past + seq - 1". */
 PyObject *sxp_shape_text(const sxp_module *module, const sxp_tensor *tensor);
-/* The shape is that of the tensor for these values of the symbols; one of 0 is learned from it. */
+/* The extent of a dimension where all its symbols have values; at most INT64_MAX. */
+int64_t sxp_extent_of(const sxp_module *module, const sxp_tensor *tensor, uint32_t dimension,
+                      const sxp_value *value);
+/* The shape is that of the tensor for these values of the symbols, as far as they are known. A multiple of a symbol
+ * tells its value. `value` may be NULL for a tensor of one shape. */
 bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
-                     const sxp_what *what, int64_t *value);
+                     const sxp_what *what, sxp_value *value);
+/* The same for its extents that are sums: one in which a single symbol has no value tells it, and *learned is set. */
+bool sxp_sums_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
+                    const sxp_what *what, sxp_value *value, bool *learned);
 /* Of this role; NULL with an exception. */
 sxp_tensor *sxp_find(sxp_module *self, symplex_role role, const char *kind, const char *name);
 /* The array of a weight or of state, which is of the tensor's type and shape. */

@@ -10,7 +10,8 @@ from symplex import _c
 
 
 class Tensor(NamedTuple):
-    """A tensor of a module's interface. An extent is a number, or a text such as "batch" or "2 * batch"."""
+    """A tensor of a module's interface. An extent is a number, or a text such as "batch", "2 * batch" or
+    "past + seq - 1"."""
 
     name: str
     dtype: str

@@ -189,6 +189,28 @@ def test_errors_name_dimensions():
         lambda x, y: x, shapes={"x": ("n",), "y": ("n*m",)}, dims={"n": (1, 4), "m": (1, 4)}), rows(2), rows(4))
 
 
+def test_sums_of_dimensions():
+    """Joined along symbolic dimensions: one program for all values of both."""
+    def joined(a, b):
+        both = np.concatenate([a, b])
+        return both * 2, both[::-1], both.sum(0), both.reshape(-1)
+    f = symplex.jit(joined, shapes={"a": ("past", 4), "b": ("seq", 4)}, dims={"past": (1, 9), "seq": (1, 5)},
+                    threads=1)
+    for past, seq in ((1, 1), (3, 2), (9, 5), (1, 4)):
+        equal(f(rows(past, 4), rows(seq, 4) + 1), joined(rows(past, 4), rows(seq, 4) + 1))
+    g = symplex.jit(lambda a, c: (a * 2, c + 1), shapes={"a": ("past", 4), "c": ("past + seq",)},
+                    dims={"past": (1, 9), "seq": (1, 5)}, threads=1)
+    for past, seq in ((2, 1), (9, 5), (3, 3)):
+        equal(g(rows(past, 4), rows(past + seq)), (rows(past, 4) * 2, rows(past + seq) + 1))
+    assert len(f.modules) == 1 and len(g.modules) == 1
+    fails(symplex.ShapeError, "argument 'c': the dimension seq is 6, allowed are 1 to 5", g, rows(2, 4), rows(8))
+    h = symplex.jit(lambda a, b, c: (np.concatenate([a, b]) + c[:, None]), dims={"past": (1, 9), "seq": (1, 5)},
+                    shapes={"a": ("past", 4), "b": ("seq", 4), "c": ("past + seq",)}, threads=1)
+    equal(h(rows(2, 4), rows(3, 4), rows(5)), np.concatenate([rows(2, 4), rows(3, 4)]) + rows(5)[:, None])
+    fails(symplex.ShapeError, "argument 'c': dimension 0 is 6, needed is past + seq = 5, where past = 2 (argument 'a'"
+          "), seq = 3 (argument 'b')", h, rows(2, 4), rows(3, 4), rows(6))
+
+
 def test_typed_axes():
     batch, seq, width = symplex.axis("batch"), symplex.axis("seq"), symplex.axis("width")
     shapes = {"x": (batch, width), "y": (seq, width)}

@@ -134,6 +134,52 @@ def test_dimensions_are_learned_from_arguments():
     fails(symplex.ShapeError, "at least 1", interval, x, dims={"batch": 0})
 
 
+def test_extents_that_are_sums():
+    """What comes is put behind a cache; `both` tells one of the symbols where the cache is no argument."""
+    names, dims = 'sx 1\ngraph "grow" (past in [1, 9], seq in [1, 5]) {\n', {"past": (1, 9), "seq": (1, 5)}
+    grow = symplex.compile(names + "\n".join((
+        parameter("old", "f32[past, 3]"), parameter("new", "f32[seq, 3]"),
+        "%all = concatenate(%old, %new) {axis = 0} : f32[past + seq, 3]",
+        "%window = crop(%all) {origin = [1, 0]} : f32[past + seq - 1, 3]",
+        "%line = reshape(%all) : f32[3*past + 3*seq]", "%flat = negate(%line) : f32[3*past + 3*seq]",
+        'return %all as "all", %window as "window", %flat as "flat"', "}\n")), dims=dims, threads=1)
+    assert [t.shape for t in grow.outputs] == [("past + seq", 3), ("past + seq - 1", 3), ("3 * past + 3 * seq",)]
+    for past, seq in ((1, 1), (4, 2), (9, 5), (2, 3)):
+        old, new = numbers(past, 3), numbers(seq, 3) + 10
+        every = np.concatenate([old, new])
+        for got in grow(old, new), grow(old, new, out=tuple(
+                np.empty(x.shape, np.float32) for x in (every, every[1:], every.reshape(-1)))):
+            for one, want in zip(got, (every, every[1:], -every.reshape(-1))):
+                assert one.shape == want.shape and np.array_equal(one, want)
+    fails(symplex.ShapeError, "out 'window': its shape is (5, 3), needed is ('past + seq - 1', 3), where past = 2 "
+          "(argument 'old'), seq = 3 (argument 'new')", grow, old, new,
+          out=(np.empty((5, 3), "f4"), np.empty((5, 3), "f4"), np.empty(15, "f4")))
+    rest = symplex.compile(names + "\n".join((
+        parameter("both", "f32[past + seq, 3]"), parameter("old", "f32[past, 3]"), parameter("new", "f32[seq, 3]"),
+        "%part = crop(%both) {origin = [past, 0]} : f32[seq, 3]", "%y = add(%part, %new) : f32[seq, 3]",
+        "%z = negate(%old) : f32[past, 3]", 'return %y as "y", %z as "z"', "}\n")), dims=dims, threads=1)
+    both = numbers(7, 3)
+    y, z = rest(both, both[:4], both[:3])
+    assert np.array_equal(y, both[4:] + both[:3]) and np.array_equal(z, -both[:4])
+    fails(symplex.ShapeError, "argument 'both': its shape is (7, 3), needed is ('past + seq', 3), where past = 4 "
+          "(argument 'old'), seq = 2 (argument 'new')", rest, both, both[:4], both[:2])
+    fails(symplex.InputError, "extent past has 10; the module serves 1 to 9", rest, numbers(11, 3), numbers(10, 3),
+          both[:1])
+    tail = symplex.compile(names + "\n".join((
+        parameter("both", "f32[past + seq, 3]"), parameter("all", "f32[2*past + seq - 1, 3]"),
+        "%part = crop(%both) {origin = [past, 0]} : f32[seq, 3]",
+        "%rest = crop(%all) {origin = [past, 0]} : f32[past + seq - 1, 3]",
+        'return %part as "y", %rest as "z"', "}\n")), dims=dims, threads=1)
+    fails(symplex.ShapeError, "no argument tells the dimension past: dims={\"past\": ...} does", tail, both, both)
+    for given in {"past": 5}, {"seq": 2}, {"past": 5, "seq": 2}:
+        y, z = tail(both, numbers(11, 3), dims=given)
+        assert np.array_equal(y, both[5:]) and np.array_equal(z, numbers(11, 3)[5:]), given
+    fails(symplex.ShapeError, "argument 'all': its shape is (9, 3), needed is ('2 * past + seq - 1', 3), where "
+          "past = 5, seq = 2 (argument 'both')", tail, both, numbers(9, 3), dims={"past": 5})
+    fails(symplex.ShapeError, "argument 'both': its shape is (7, 3), needed is ('past + seq', 3), where past = 8", tail,
+          both, both, dims={"past": 8})
+
+
 def test_state_and_donated_arguments():
     step = symplex.compile(STATE, threads=1)
     x, d = numbers(4, 8), numbers(4, 8) + 5

@@ -51,6 +51,9 @@ class Patterns:
             self._rank(name, row, given[name].shape)
             for d, n in enumerate(row):
                 self._learn(name, d, n, given[name].shape[d], values)
+        while any([self._learn_of_sum(name, n, given[name].shape[d], values)
+                   for name, row in self.rows.items() for d, n in enumerate(row)]):
+            pass
         return [self._shape(name, x.shape, values) for name, x in leaves]
 
     def _rank(self, name: str, row: tuple[Any, ...], shape: tuple[int, ...]) -> None:
@@ -81,6 +84,22 @@ class Patterns:
                                      f"({made})")
                 self._agree(symbols[0], value // factor, name, values)
 
+    def _learn_of_sum(self, name: str, n: Any, value: int, values: dict[str, tuple[int, str]]) -> bool:
+        """The one symbol of a sum that has no value yet gets that which makes the sum `value`, if there is one."""
+        unknown = self._symbols(name, n) - set(values)
+        if len(unknown) != 1:
+            return False
+        (symbol,) = unknown
+        terms = dict(self._extent(n).terms)
+        factor = terms.pop((symbol,), 0)
+        if factor == 0 or any(len(symbols) > 1 for symbols in terms):
+            return False
+        rest = value - sum(k * (values[symbols[0]][0] if symbols else 1) for symbols, k in terms.items())
+        if rest % factor != 0 or rest // factor < 1:
+            return False
+        self._agree(symbol, rest // factor, name, values)
+        return True
+
     def _agree(self, symbol: str, value: int, name: str, values: dict[str, tuple[int, str]]) -> None:
         low, high = self.bounds.get(symbol, (0, value))
         if not low <= value <= high:
@@ -105,6 +124,9 @@ class Patterns:
                                      f"{', '.join(missing)} alone")
                 wanted = extent.value({s: v for s, (v, _) in values.items()}) if isinstance(extent, Size) else extent
                 if wanted != value:
-                    raise ShapeError(f"argument '{name}': dimension {d} is {value}, needed is {extent} = {wanted}")
+                    told = ", ".join(f"{s} = {values[s][0]} (argument '{values[s][1]}')"
+                                     for s in sorted(self._symbols(name, n)))
+                    raise ShapeError(f"argument '{name}': dimension {d} is {value}, needed is {extent} = {wanted}, "
+                                     f"where {told}")
                 made.append(extent)
         return tuple(made)
