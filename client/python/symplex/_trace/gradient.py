@@ -101,7 +101,7 @@ def _differentiated(body: Any, values: list[Any], wanted: list[int]) -> list[Any
         raise Unimplemented(f"a gradient of {host.attributes['name']}, which is a call of the host ({place()})")
     outer = [x for x, _ in body.captures.values()]
     names = [f"x{i}" for i in range(len(values))] + [f"outer{i}" for i in range(len(outer))]
-    text = body.text(names, [f"out{i}" for i in range(len(body.outputs))])
+    text = body.text(body.needed(), names, [f"out{i}" for i in range(len(body.outputs))])
     made, inputs, outputs = read(differentiate(text, "out0", [f"x{i}" for i in wanted]), body.bounds())
     given = dict(zip(names, [*values, *outer]))
     results = dict(zip(outputs, made.inline({id(p): graph().take(given[n]) for p, n in zip(made.parameters, inputs)},

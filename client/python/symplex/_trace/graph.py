@@ -1,6 +1,7 @@
 """Programs while they are traced: nodes in order, programs inside of programs, and their text (docs/IR.md)."""
 from __future__ import annotations
 
+import functools
 import threading
 from types import MappingProxyType
 from typing import Any, Callable, Iterable, Mapping, Sequence
@@ -30,8 +31,8 @@ def dtype_of(word: str) -> np.dtype:
 _words: dict[np.dtype, str] = {}  # what _TYPES says of element types that were asked for: their names are made anew
 
 
-def type_text(dtype: np.dtype, shape: Iterable[Extent]) -> str:
-    shape = tuple(shape)
+@functools.lru_cache(1024)
+def type_text(dtype: np.dtype, shape: tuple[Extent, ...]) -> str:
     word = _words.get(dtype)
     if word is None:
         if dtype.name not in _TYPES:
@@ -45,11 +46,16 @@ def type_text(dtype: np.dtype, shape: Iterable[Extent]) -> str:
 class Value:
     """One result of a node. `type` is the text of its element type and shape."""
 
-    __slots__ = ("_graph", "dtype", "shape", "type", "origin")
+    __slots__ = ("_graph", "dtype", "shape", "type")
 
     def __init__(self, graph: "Graph", dtype: np.dtype, shape: tuple[Extent, ...]) -> None:
-        self._graph, self.dtype, self.shape, self.origin = graph, dtype, shape, ""
+        self._graph, self.dtype, self.shape = graph, dtype, shape
         self.type = type_text(dtype, shape)
+
+    @property
+    def origin(self) -> str:
+        """The line that made it; empty: not known."""
+        return ""
 
 
 class Node:
@@ -128,7 +134,8 @@ class Graph:
 
     def many(self, operation: str, inputs: Sequence[Any], attributes: dict[str, Any],
              types: Sequence[tuple[Any, Iterable[Extent]]]) -> list[Any]:
-        results = [MAKE[0](self, np.dtype(dtype), tuple(shape)) for dtype, shape in types]
+        results = [MAKE[0](self, dtype if isinstance(dtype, np.dtype) else np.dtype(dtype), tuple(shape))
+                   for dtype, shape in types]
         operands = tuple([x if x._graph is self else self.take(x) for x in inputs])
         self.nodes.append(Node(operation, operands, attributes, results))
         return results
@@ -166,21 +173,23 @@ class Graph:
         return kept[::-1]
 
     # ---- text ----
-    def weights(self) -> dict[str, list[Node]]:
-        """Large arrays that the function closes over, each with its constants, by names: the program need not hold
+    @staticmethod
+    def weights(nodes: Iterable[Node]) -> dict[str, list[Node]]:
+        """Large arrays that a program of these nodes closes over, each with its constants, by names: it need not hold
         them. Those in bodies of loops and branches, and in gradients, it holds."""
         large: dict[int, list[Node]] = {}
-        for node in self.needed():
+        for node in nodes:
             data = node.attributes["data"] if node.operation == "constant" else None
             if isinstance(data, np.ndarray) and data.size >= _WEIGHT_SIZE_MIN:
                 large.setdefault(id(data), []).append(node)
         return {f"w{i}": nodes for i, nodes in enumerate(large.values())}
 
-    def text(self, parameters: Sequence[str], outputs: Sequence[str],
+    def text(self, nodes: Sequence[Node], parameters: Sequence[str], outputs: Sequence[str],
              weights: Mapping[str, Sequence[Node]] | None = None) -> str:
-        """The whole program; names of parameters (captures behind the others) and of outputs, and constants that are
-        weights of it."""
-        lines = self._lines([*self.parameters, *(made for _, made in self.captures.values())], parameters, outputs, "",
+        """The whole program: its nodes that are needed, names of parameters (captures behind the others) and of
+        outputs, and constants that are weights of it."""
+        values = [*self.parameters, *(made for _, made in self.captures.values())]
+        lines = self._lines(nodes, values, parameters, outputs, "",
                             {id(node): name for name, nodes in (weights or {}).items() for node in nodes})
         bounds = self.bounds()
         symbols = ", ".join(f"{name} in [{low}, {high}]" for name, (low, high) in sorted(bounds.items()))
@@ -191,7 +200,7 @@ class Graph:
         made: dict[str, tuple[int, int]] = {}
         values = [*self.parameters, *(x for _, x in self.captures.values()),
                   *(x for node in self.nodes for x in node.results)]
-        for n in [n for x in values for n in x.shape if type(n) is not int and isinstance(n, Size)]:
+        for n in [n for shape in {x.shape: 0 for x in values} for n in shape if isinstance(n, Size)]:
             made.update((s, n.bounds[s]) for symbols in n.terms for s in symbols)
         for node in self.nodes:
             for inner in node.attributes.values():
@@ -202,14 +211,15 @@ class Graph:
     def body_text(self, indent: str) -> str:
         values = [*self.parameters, *(made for _, made in self.captures.values())]
         names = [f"p{i}" for i in range(len(values))]
-        return "graph {\n" + self._lines(values, names, [f"r{i}" for i in range(len(self.outputs))],
+        return "graph {\n" + self._lines(self.needed(), values, names, [f"r{i}" for i in range(len(self.outputs))],
                                          indent) + indent + "}"
 
-    def _lines(self, values: Sequence[Any], names: Sequence[str], outputs: Sequence[str], indent: str,
-               weights: Mapping[int, str] = MappingProxyType({})) -> str:
+    def _lines(self, nodes: Sequence[Node], values: Sequence[Any], names: Sequence[str], outputs: Sequence[str],
+               indent: str, weights: Mapping[int, str] = MappingProxyType({})) -> str:
         known: dict[int, str] = {}
         bound: dict[str, str] = {}
         lines = []
+        inner = indent + "    "
 
         def declare(x: Any) -> str:
             known[id(x)] = f"%{len(known)}"
@@ -219,7 +229,7 @@ class Graph:
             role = " donated" if name in self.roles else ""
             lines.append(f'{declare(x)} = parameter {{name = "{name}", weight = 0}} : '
                          f"{x.type}{role}")
-        for node in self.needed():
+        for node in nodes:
             weight = weights.get(id(node))
             if weight is not None:
                 (x,) = node.results
@@ -231,7 +241,7 @@ class Graph:
                                  f"{x.type}")
                 continue
             operands = f"({', '.join([known[id(x)] for x in node.inputs])})" if node.inputs else ""
-            parts = ", ".join([f"{k} = {_attribute(v, indent + '    ')}" for k, v in node.attributes.items()])
+            parts = ", ".join([f"{k} = {_attribute(v, inner)}" for k, v in node.attributes.items()])
             lines.append(f"{', '.join([declare(x) for x in node.results])} = {node.operation}{operands}"
                          f"{f' {{{parts}}}' if parts else ''} : "
                          f"{', '.join([x.type for x in node.results])}")
@@ -245,12 +255,12 @@ class Graph:
 def _attribute(value: Any, indent: str) -> str:
     if type(value) is str or type(value) is int:
         return str(value)
+    if type(value) is list or type(value) is tuple:
+        return f"[{', '.join([str(n if type(n) is int or isinstance(n, Size) else int(n)) for n in value])}]"
     if isinstance(value, Graph):
         return value.body_text(indent)
     if isinstance(value, np.ndarray):
         if value.size == 0:
             return "0"
         return f'"{value.astype(value.dtype.newbyteorder("<")).tobytes().hex()}"'
-    if isinstance(value, (list, tuple)):
-        return f"[{', '.join([str(n) if isinstance(n, Size) else str(int(n)) for n in value])}]"
     return str(value)

@@ -1,10 +1,12 @@
 """Extents: numbers, sums of products of symbols (docs/IR.md), and typed axes, whose names must not meet."""
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import re
 import sys
+import types
 from typing import Any, Callable, Iterable, Mapping
 
 from symplex._errors import Error
@@ -26,16 +28,34 @@ def _is_inside(file: str) -> bool:
     return found
 
 
-def place() -> str:
-    """The innermost line that is neither ours nor NumPy's."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None:
+def _outside(depth: int) -> types.FrameType:
+    """The innermost frame from `depth` on that is neither ours nor NumPy's."""
+    frame = sys._getframe(depth + 1)
+    while True:
         file = frame.f_code.co_filename
         inside = _INSIDE.get(file)
-        if not (_is_inside(file) if inside is None else inside):
-            break
-        frame = frame.f_back
+        back = frame.f_back
+        if back is None or not (_is_inside(file) if inside is None else inside):
+            return frame
+        frame = back
+
+
+def place() -> str:
+    """The innermost line that is neither ours nor NumPy's."""
+    frame = _outside(1)
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def instruction(depth: int) -> tuple[types.CodeType, int]:
+    """The same, from a frame on, as what is had at once: a code and the place in it."""
+    frame = _outside(depth + 1)
+    return frame.f_code, frame.f_lasti
+
+
+def place_of(code: types.CodeType, at: int) -> str:
+    """What `place` says of an instruction."""
+    line = next(itertools.islice(code.co_positions(), at // 2, None))[0]
+    return f"{code.co_filename}:{line}"
 
 
 class Axis:
@@ -305,13 +325,15 @@ def plain(shape: Iterable[Extent]) -> bool:
 
 def broadcast(shapes: list[tuple[Extent, ...]], what: Any) -> tuple[Extent, ...]:
     """As NumPy's: extents of 1 are repeated, and missing ones in front are 1."""
-    first = shapes[0] if shapes else ()
-    if all([shape == first and plain(shape) for shape in shapes]):
+    first = max(shapes, key=len, default=())
+    if all([not shape or (shape == first and plain(shape)) for shape in shapes]):
         return first
     rank = max((len(shape) for shape in shapes), default=0)
     made: list[Extent] = [1] * rank
     for shape in shapes:
         for d, n in enumerate(shape, rank - len(shape)):
+            if type(n) is int and n == 1:
+                continue
             if isinstance(n, int) and n == 1:
                 made[d] = n if isinstance(n, AxisExtent) and isinstance(made[d], int) and made[d] == 1 else made[d]
             elif isinstance(made[d], int) and made[d] == 1:

@@ -67,7 +67,7 @@ def _host_inside(graph: Graph) -> str | None:
 def check(nodes: Sequence[Node]) -> None:
     for node in nodes:
         for inner in node.attributes.values():
-            found = _host_inside(inner) if isinstance(inner, Graph) else None
+            found = _host_inside(inner) if type(inner) is Graph else None
             if found:
                 raise Unimplemented(f"{found} inside of a {node.operation}: it is a call of the host, which is only "
                                     f"made between programs")
@@ -84,8 +84,8 @@ def split(graph: Graph) -> list[Stage]:
         for x in graph.outputs:
             places.setdefault(id(x), len(places))
         base = len(graph.parameters)
-        weights = graph.weights()
-        return [Part(graph, names, outputs, graph.text(names, outputs, weights), list(range(base)),
+        weights = graph.weights(nodes)
+        return [Part(graph, names, outputs, graph.text(nodes, names, outputs, weights), list(range(base)),
                      list(range(base, base + len(outputs))), weights)]
     level = {id(x): 0 for x in graph.parameters}
     maker: dict[int, Node] = {}
@@ -149,9 +149,10 @@ def _part(mine: list[Node], wanted: list[Any], maker: dict[int, Node], places: d
     part.outputs = [take(x) for x in wanted]
     names, outputs = [f"v{i}" for i in operands], [f"v{places[id(x)]}" for x in wanted]
     names = [f"in_{n}" for n in names]
-    weights = part.weights()
-    return Part(part, names, outputs, part.text(names, outputs, weights), operands, [places[id(x)] for x in wanted],
-                weights)
+    needed = part.needed()
+    weights = part.weights(needed)
+    return Part(part, names, outputs, part.text(needed, names, outputs, weights), operands,
+                [places[id(x)] for x in wanted], weights)
 
 
 def ready(stage: Part, module: Module) -> Ready:

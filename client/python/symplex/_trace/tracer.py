@@ -3,6 +3,7 @@ known and whose elements are not; NumPy hands its functions over to it. Here: th
 reductions, shapes. `_index.py` has x[...], `_functions.py` and `_linalg.py` the rest of NumPy."""
 from __future__ import annotations
 
+import functools
 import math
 import operator
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence
@@ -11,18 +12,19 @@ import numpy as np
 
 from symplex._errors import Unimplemented
 from symplex._trace import graph as _graph
-from symplex._trace.graph import Graph, Value, current, type_text
-from symplex._trace.size import AxisExtent, Extent, Size, TraceError, broadcast, count, meet, place, plain, texts
+from symplex._trace.graph import _STACK, Graph, Value, type_text
+from symplex._trace.size import (AxisExtent, Extent, Size, TraceError, broadcast, count, instruction, meet, place,
+                                 place_of, plain, texts)
 
 Shape = tuple[Extent, ...]
 
 
 def graph() -> Graph:
     """The program that is being traced."""
-    found = current()
-    if found is None:
+    graphs = _STACK.graphs
+    if not graphs:
         raise TraceError(f"a traced value is used after its function has returned ({place()})")
-    return found
+    return graphs[-1]
 
 
 def emit(operation: str, inputs: Sequence[Any], attributes: dict[str, Any], dtype: Any,
@@ -47,12 +49,17 @@ class Tracer(Value):
     """An array of a traced function. It has NumPy's operators, functions and methods; what needs elements raises
     TraceError."""
 
-    __slots__ = ()
+    __slots__ = ("_made_at",)
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, graph: Graph, dtype: np.dtype, shape: Shape) -> None:
-        super().__init__(graph, dtype, shape)
-        self.origin = place()
+        self._graph, self.dtype, self.shape = graph, dtype, shape
+        self.type = type_text(dtype, shape)
+        self._made_at = instruction(2)  # whoever calls this is the program
+
+    @property
+    def origin(self) -> str:
+        return place_of(*self._made_at)
 
     def __repr__(self) -> str:
         return f"<traced {type_text(self.dtype, self.shape)}>"
@@ -177,12 +184,12 @@ _graph.MAKE[0] = Tracer
 # ---- values of one shape and type ----
 def value(x: Any, dtype: Any = None) -> Tracer:
     """A tracer of the program; a number becomes one of `dtype`."""
+    if type(x) is Tracer:
+        return convert(x, x.dtype if dtype is None else dtype)
     if isinstance(x, Size):
         return convert(size_value(x), dtype or np.int64)
     if isinstance(x, (list, tuple)) and any(isinstance(v, (Tracer, Size)) for v in x):
         x = FUNCTIONS["stack"](x)
-    if isinstance(x, Tracer):
-        return graph().take(x) if dtype is None else convert(x, dtype)
     return graph().constant(x, dtype)
 
 
@@ -202,9 +209,11 @@ def size_value(n: Extent) -> Tracer:
 
 def convert(x: Any, dtype: Any) -> Tracer:
     """To another element type; what is not zero is true. NumPy has it the same, but for what is out of range."""
-    dtype = np.dtype(dtype)
+    if dtype is not x.dtype:
+        dtype = np.dtype(dtype)
     if dtype == x.dtype:
-        return graph().take(x)
+        inside = graph()
+        return x if x._graph is inside else inside.take(x)
     if dtype == bool:
         return emit("compare", (x, full(x.shape, 0, x.dtype)), {"direction": "ne"}, bool, x.shape)
     return emit("convert", (x,), {}, dtype, x.shape)
@@ -226,6 +235,8 @@ def shape_of(shape: Any) -> Shape:
 
 def broadcast_to(array: Any, shape: Any) -> Tracer:
     x, shape = value(array), shape_of(shape)
+    if not x.shape and shape:
+        return emit("broadcast_in_dim", (x,), {"dims": []}, x.dtype, shape)
     if len(shape) < x.ndim or broadcast([x.shape, shape], "broadcast_to") != shape:
         raise ValueError(f"shape {texts(x.shape)} cannot be broadcast to {texts(shape)} ({place()})")
     if x.shape == shape:
@@ -259,10 +270,16 @@ def result_type(*inputs: Any) -> np.dtype:
     return np.result_type(*(kind(0) if isinstance(kind, type) else kind for kind in kinds))
 
 
+@functools.lru_cache(1024, typed=True)  # int64 as an element type is equal to Python's int, and no such type
+def _loop(ufunc: Any, *kinds: Any) -> tuple[np.dtype, ...]:
+    """The types to which operands are cast, and that of what comes out."""
+    return ufunc.resolve_dtypes((*kinds, None))
+
+
 def elementwise(operation: str, attributes: dict[str, Any] | None = None, result: Any = None) -> Callable[..., Tracer]:
     """NumPy says which types operands are cast to, and what comes out."""
     def build(ufunc: Any, *inputs: Any) -> Tracer:
-        loop = ufunc.resolve_dtypes((*(kind_of(x) for x in inputs), None))
+        loop = _loop(ufunc, *[x.dtype if type(x) is Tracer else kind_of(x) for x in inputs])
         values = [value(x, loop[i]) for i, x in enumerate(inputs)]
         shape = broadcast([x.shape for x in values], f"numpy.{ufunc.__name__}")
         values = [x if x.shape == shape else broadcast_to(x, shape) for x in values]
