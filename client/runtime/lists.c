@@ -204,11 +204,13 @@ static sx_code run_prologue_once(sx_ctx *cx, sxr_program *program, uint64_t *lau
     return SX_OK;
 }
 
-/* What the first run of a module of fixed extents writes, all of it, gets its pages at once. */
+/* What the first run of a module of fixed extents writes, all of it, gets its small pages at once. */
 static void touch_memory(sxr_program *program)
 {
     if (!program->touched && program->memory != NULL && program->module.symbol_count == 0) {
-        sxr_pages_touch(program->memory, (size_t)(program->workspace - program->memory));
+        size_t size = (size_t)(program->workspace - program->memory);
+        size_t huge = sxr_pages_huge(program->memory, program->memory_size);
+        sxr_pages_touch(program->memory + huge, size > huge ? size - huge : 0);
     }
     program->touched = true;
 }

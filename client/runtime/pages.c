@@ -53,3 +53,18 @@ void sxr_pages_touch(void *memory, size_t size)
                       MADV_POPULATE_WRITE);
     }
 }
+
+size_t sxr_pages_huge(void *memory, size_t size)
+{
+    unsigned char last = 0; /* of the first huge page: is it there? */
+    if (size < HUGE_PAGE) {
+        return 0;
+    }
+    SX_ASSERT((uintptr_t)memory % HUGE_PAGE == 0);
+    volatile uint8_t *first = memory;
+    uint8_t byte = *first;
+    *first = byte;
+    bool came =
+        mincore((uint8_t *)memory + (HUGE_PAGE - PAGE), PAGE, &last) == 0 && (last & 1) != 0;
+    return came ? size / HUGE_PAGE * HUGE_PAGE : 0;
+}

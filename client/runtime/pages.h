@@ -17,4 +17,8 @@ void *sxr_pages_kept(size_t size);
  * in one by one. Best in pieces that a cache holds (SXR_TOUCH_BYTES). */
 #define SXR_TOUCH_BYTES ((size_t)512 << 10)
 void sxr_pages_touch(void *memory, size_t size);
+/* How many of the first bytes of memory of sxr_pages_kept come in huge pages; 0: the system has none. It writes the
+ * first byte as it is, to see what comes with it. They need no touch before they are written: a page that is faulted in
+ * just then is still in the cache. */
+size_t sxr_pages_huge(void *memory, size_t size);
 #endif

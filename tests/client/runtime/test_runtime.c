@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #include "client/runtime/cpu.h"
@@ -641,6 +642,48 @@ START_TEST(test_pages_that_are_kept)
 }
 END_TEST
 
+/* Kilobytes of huge pages in the mapping that begins at `memory` or around it, as the system counts them. */
+static long huge_kilobytes(const void *memory)
+{
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[512];
+    unsigned long from, to;
+    long found = -1;
+    bool inside = false;
+    ck_assert_ptr_nonnull(file);
+    while (found < 0 && fgets(line, sizeof(line), file) != NULL) {
+        if (sscanf(line, "%lx-%lx ", &from, &to) == 2) {
+            inside = from <= (uintptr_t)memory && (uintptr_t)memory < to;
+        } else if (inside) {
+            (void)sscanf(line, "AnonHugePages: %ld", &found);
+        }
+    }
+    (void)fclose(file);
+    return found;
+}
+
+/* Where the system gives memory in huge pages is as it says itself; what is there stays. */
+START_TEST(test_pages_that_are_huge)
+{
+    static const size_t sizes[] = {4096, 2097151, 2097152, 9000000};
+    for (size_t i = 0; i < SX_COUNT(sizes); i++) {
+        for (int allowed = 0; allowed < 2; allowed++) {
+            uint8_t *memory = sxr_pages_kept(sizes[i]);
+            ck_assert_ptr_nonnull(memory);
+            if (allowed == 0) {
+                ck_assert_int_eq(madvise(memory, sizes[i], MADV_NOHUGEPAGE), 0);
+            }
+            memory[0] = 0xa5;
+            size_t huge = sxr_pages_huge(memory, sizes[i]);
+            ck_assert(memory[0] == 0xa5 && memory[sizes[i] - 1] == 0);
+            ck_assert_uint_eq(huge, huge_kilobytes(memory) > 0 ? sizes[i] / 2097152 * 2097152 : 0);
+            ck_assert(huge == 0 || allowed == 1);
+            sxr_pages_free(memory, sizes[i]);
+        }
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("client.runtime");
@@ -662,6 +705,7 @@ int main(void)
     tcase_add_test(cases, test_unknown_launches_are_refused_by_name);
     tcase_add_test(cases, test_machines);
     tcase_add_test(cases, test_pages_that_are_kept);
+    tcase_add_test(cases, test_pages_that_are_huge);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }
