@@ -246,6 +246,26 @@ static const small list[] = {
      "%y = convolution(%x, %w) {stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], "
      "groups = 6} : f32[batch, 6, 9, 11]\n",
      0},
+    {"transposed convolution", XI KERNEL("5, 6, 3, 3"),
+     "%z = constant {data = 0} : f32[]\n"
+     "%p = pad(%x, %z) {low = [0, 0, 0, 0], high = [0, 0, 0, 0], interior = [0, 0, 1, 1]} : "
+     "f32[batch, 6, 17, 21]\n"
+     "%y = convolution(%p, %w) {stride = [1, 1], low = [1, 1], high = [2, 2], dilation = [1, 1], "
+     "groups = 1} : f32[batch, 5, 18, 22]\n",
+     0},
+    {"convolution of joined channels, the mean of its places",
+     XI KERNEL("4, 6, 3, 3") "%u = parameter {name = \"u\", weight = 1} : f32[7, 10, 3, 3]\n"
+                             "%h = parameter {name = \"h\", weight = 1} : f32[5, 7, 1, 1]\n",
+     "%a = convolution(%x, %w) {stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, 1], "
+     "groups = 1} : f32[batch, 4, 9, 11]\n"
+     "%s = silu(%a) : f32[batch, 4, 9, 11]\n"
+     "%c = concatenate(%x, %s) {axis = 1} : f32[batch, 10, 9, 11]\n"
+     "%d = convolution(%c, %u) {stride = [1, 1], low = [2, 2], high = [2, 2], dilation = [2, 2], "
+     "groups = 1} : f32[batch, 7, 9, 11]\n"
+     "%e = convolution(%d, %h) {stride = [1, 1], low = [0, 0], high = [0, 0], dilation = [1, 1], "
+     "groups = 1} : f32[batch, 5, 9, 11]\n"
+     "%y = reduce(%e) {dims = [2, 3], reducer = add} : f32[batch, 5]\n",
+     0},
     {"windows", XI,
      "%a = reduce_window(%x) {stride = [1, 1, 2, 2], low = [0, 0, 1, 1], high = [0, 0, 1, 1], "
      "window = [1, 1, 3, 3], dilation = [1, 1, 1, 1], reducer = maximum} : f32[batch, 6, 5, 6]\n"

@@ -106,6 +106,43 @@ START_TEST(deep)
 }
 END_TEST
 
+/* A transposed convolution multiplies none of the zeros that its definition has between elements: nothing writes an
+ * image with them, and there is a quarter of the products. */
+START_TEST(transposed)
+{
+    static const char *const text =
+        "sx 1\ngraph \"transposed\" (batch in [1, 64]) {\n"
+        "%x = parameter {name = \"x\", weight = 0} : f32[batch, 16, 12, 10]\n"
+        "%w = parameter {name = \"w\", weight = 1} : f32[8, 16, 2, 2]\n"
+        "%z = constant {data = 0} : f32[]\n"
+        "%p = pad(%x, %z) {low = [0, 0, 0, 0], high = [0, 0, 0, 0], interior = [0, 0, 1, 1]} : "
+        "f32[batch, 16, 23, 19]\n"
+        "%y = convolution(%p, %w) {stride = [1, 1], low = [1, 1], high = [1, 1], dilation = [1, "
+        "1], "
+        "groups = 1} : f32[batch, 8, 24, 20]\n"
+        "return %y as \"y\"\n}\n";
+    for (uint32_t k = 0; k < 4; k++) {
+        sx_ctx cx;
+        sx_ctx_init(&cx, (size_t)1 << 30);
+        sx_test_request request = {.text = text, .target = targets[k % 2], .batch = 1 + k / 2 * 3};
+        if (sx_test_can_run(targets[k % 2])) {
+            sxr_program *program = sx_test_run(&cx, &request, 2);
+            const sx_module *module = sxr_module(program);
+            double flops = 0;
+            for (uint64_t i = 0; i < module->launch_count; i++) {
+                const sx_module_kernel *kernel = &module->kernel[module->launch[i].kernel];
+                bool once = module->launch[i].prologue != 0;
+                ck_assert(once || kernel->kind != SX_MODULE_COPY);
+                flops += once ? 0 : kernel->flops;
+            }
+            ck_assert_double_le(flops, 2.0 * (double)request.batch * 16 * 12 * 10 * 8 * 4);
+            sxr_close(program);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* What becomes of whole programs (tests/golden/egraph): one contraction at run time, besides it only the
  * padding of its input. */
 static const struct {
@@ -157,6 +194,7 @@ int main(void)
     tcase_set_timeout(cases, 400);
     tcase_add_loop_test(cases, random_instances, 0, (int)SX_COUNT(ops));
     tcase_add_test(cases, deep);
+    tcase_add_test(cases, transposed);
     tcase_add_loop_test(cases, one_kernel, 0, (int)SX_COUNT(single));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);

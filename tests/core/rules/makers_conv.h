@@ -110,6 +110,41 @@ static inline sx_code make_depth(generator *g, sx_node_id *id)
     return convolve(g, &c, x, w, id);
 }
 
+/* Of an image with zeros between its elements and around them. */
+static inline sx_code make_spread(generator *g, sx_node_id *id)
+{
+    drawn_conv c;
+    sx_node_id x;
+    sx_node_id w;
+    sx_type zero;
+    SX_TRY(draw_conv(g, 3 + draw(g, 3), false, &c));
+    sx_attr pad = {.present = sx_op_info_of(SX_OP_PAD)->attrs};
+    pad.low.count = pad.high.count = pad.interior.count = c.x.rank;
+    for (uint32_t d = 2; d < c.x.rank; d++) {
+        int64_t extent = 1 + draw(g, 3);
+        int64_t step = 1 + draw(g, 3);
+        int64_t window = 1 + draw(g, 4);
+        pad.interior.v[d] = step - 1;
+        pad.low.v[d] = draw(g, 3);
+        pad.high.v[d] = draw(g, 3);
+        int64_t whole = (extent - 1) * step + 1 + pad.low.v[d] + pad.high.v[d];
+        c.x.dim[d] = sx_dim_of(extent);
+        c.w.dim[d] = sx_dim_of(window);
+        c.attr.stride.v[d - 2] = c.attr.dilation.v[d - 2] = 1;
+        whole += c.attr.low.v[d - 2] + c.attr.high.v[d - 2];
+        if (whole < window) {
+            return GIVE_UP;
+        }
+    }
+    SX_TRY(fresh_parameter(g, &c.x, &x));
+    SX_TRY(fresh_parameter(g, &c.w, &w));
+    zero = (sx_type){.dtype = c.x.dtype};
+    sx_node_id operand[2] = {x, x};
+    SX_TRY(sx_build_scalar(g->cx, g->graph, &zero, 0, &operand[1]));
+    SX_TRY(sx_graph_add(g->cx, g->graph, SX_OP_PAD, &pad, operand, 2, &x));
+    return convolve(g, &c, x, w, id);
+}
+
 static inline sx_code make_channel_scale(generator *g, sx_node_id *id)
 {
     drawn_conv c;

@@ -71,6 +71,7 @@ static const habit habits[] = {
     {SX_RULE_INPUT_SCALE_INTO_CONV, FILL_PLAIN, 0, 0, make_input_scale},
     {SX_RULE_INPUT_SHIFT_FROM_CONV, FILL_PLAIN, 0, 0, make_input_shift},
     {SX_RULE_CONV_DEPTH_SCALE, FILL_PLAIN, 0, 0, make_depth},
+    {SX_RULE_CONV_PHASES, FILL_PLAIN, 0, 0, make_spread},
     {SX_RULE_CONV_POINT_CONV, FILL_PLAIN, 0, 0, make_point_conv},
     {SX_RULE_CONV_ADD, FILL_PLAIN, 0, 0, make_added},
     {SX_RULE_CONV_GROUPS_JOINED, FILL_PLAIN, 0, 0, make_joined},
