@@ -214,35 +214,71 @@ sx_code sx_lower_concatenate(sx_ctx *cx, const char *name, const sx_attr *attr,
     return SX_OK;
 }
 
-/* Copies the row that index `i` names, for a group of `length` indices. */
-static void gather_group(mover *m, int64_t start, int64_t length, bool grid, int64_t index_bytes,
-                         int64_t extent, int64_t row)
+/* A gather: `before` tables of `extent` rows of `row` bytes, and `picks` indices that name rows of each. */
+typedef struct {
+    int64_t before, extent, picks, row, index_bytes;
+} gathering;
+
+/* Copies the rows that a group of indices names, in `tables` tables at a time: an index is read once for them. */
+static void gather_group(mover *m, const gathering *g, int64_t start, int64_t length, bool grid,
+                         int64_t first_table, int64_t tables)
 {
     uint32_t none = SX_NO_REG;
-    sx_addr index = {.buffer = 1, .offset = start * index_bytes, .index_reg = none};
-    sx_addr from = {.buffer = 0, .index_reg = none};
-    sx_addr to = {.buffer = 2, .offset = start * row, .index_reg = none};
-    int64_t before = m->kernel->part[m->kernel->part_count - 1].grid[0];
-    from.coef[0] = extent * row;
-    to.coef[0] = m->kernel->buffer[2].size / before;
+    int64_t from_table = g->extent * g->row;
+    int64_t to_table = g->picks * g->row;
+    sx_addr index = {.buffer = 1, .offset = start * g->index_bytes, .index_reg = none};
+    sx_addr from = {.buffer = 0, .offset = first_table * from_table, .index_reg = none};
+    sx_addr to = {
+        .buffer = 2, .offset = first_table * to_table + start * g->row, .index_reg = none};
+    from.coef[0] = tables * from_table;
+    to.coef[0] = tables * to_table;
     if (grid) {
-        index.coef[1] = length * index_bytes;
-        to.coef[1] = length * row;
+        index.coef[1] = length * g->index_bytes;
+        to.coef[1] = length * g->row;
     }
     if (length > 1) {
         uint32_t v = sx_loop_open(&m->b, length);
-        index.coef[v] = index_bytes;
-        to.coef[v] = row;
+        index.coef[v] = g->index_bytes;
+        to.coef[v] = g->row;
     }
-    uint32_t s = sx_loop_op(&m->b, index_bytes == 8 ? SX_LOP_SLOAD64 : SX_LOP_SLOAD32, none, &index,
-                            none, none, none, 0, 0);
-    s = sx_loop_op(&m->b, SX_LOP_SWRAP, none, NULL, s, none, none, 0, extent);
-    s = sx_loop_op(&m->b, SX_LOP_SCLAMP, none, NULL, s, none, none, 0, extent);
-    from.index_reg = sx_loop_op(&m->b, SX_LOP_SMUL, none, NULL, s, none, none, 0, row);
-    copy_row(m, from, to, row / m->unit);
+    uint32_t s = sx_loop_op(&m->b, g->index_bytes == 8 ? SX_LOP_SLOAD64 : SX_LOP_SLOAD32, none,
+                            &index, none, none, none, 0, 0);
+    s = sx_loop_op(&m->b, SX_LOP_SWRAP, none, NULL, s, none, none, 0, g->extent);
+    s = sx_loop_op(&m->b, SX_LOP_SCLAMP, none, NULL, s, none, none, 0, g->extent);
+    from.index_reg = sx_loop_op(&m->b, SX_LOP_SMUL, none, NULL, s, none, none, 0, g->row);
+    for (int64_t t = 0; t < tables; t++) {
+        copy_row(m, from, to, g->row / m->unit);
+        from.offset += from_table;
+        to.offset += to_table;
+    }
     if (length > 1) {
         sx_loop_close(&m->b);
     }
+}
+
+#define TABLES_MAX 8 /* that share an index */
+
+/* Groups of indices over the grid, for groups of tables where a row is one vector: else an index costs little beside
+ * it. */
+static sx_code gather_all(mover *m, const gathering *g, int64_t rows)
+{
+    int64_t group = sx_max_i64(1, sx_min_i64(rows, g->picks));
+    bool short_rows = g->row / m->unit <= m->kernel->lanes && m->width == 1;
+    int64_t together = short_rows ? sx_min_i64(TABLES_MAX, g->before) : 1;
+    for (uint32_t part = 0; part < 4; part++) {
+        bool rest = part % 2 != 0, last = part / 2 != 0;
+        int64_t count = rest ? g->picks % group != 0 : g->picks / group;
+        int64_t tables = last ? g->before % together : together;
+        int64_t times = last ? tables != 0 : g->before / together;
+        if (count == 0 || times == 0) {
+            continue;
+        }
+        sx_loop_begin_part(&m->b, m->cx, m->kernel, times, count, 1);
+        gather_group(m, g, rest ? g->picks / group * group : 0, rest ? g->picks % group : group,
+                     count > 1, last ? g->before / together * together : 0, tables);
+        SX_TRY(sx_loop_end_part(&m->b));
+    }
+    return SX_OK;
 }
 
 sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const sx_type *input,
@@ -279,17 +315,8 @@ sx_code sx_lower_gather(sx_ctx *cx, const char *name, const sx_attr *attr, const
     (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_IN, index_bytes * picks);
     (void)sx_kernel_add_buffer(m.kernel, SX_BUFFER_OUT, total);
     m.kernel->bytes = 2 * (double)total + (double)(index_bytes * picks);
-    int64_t rows = sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
-    int64_t group = sx_max_i64(1, sx_min_i64(rows, picks));
-    for (uint32_t rest = 0; rest < 2; rest++) {
-        int64_t count = rest == 0 ? picks / group : picks % group != 0;
-        if (count > 0) {
-            sx_loop_begin_part(&m.b, cx, m.kernel, before, count, 1);
-            gather_group(&m, rest == 0 ? 0 : picks / group * group,
-                         rest == 0 ? group : picks % group, count > 1, index_bytes, extent, row);
-            SX_TRY(sx_loop_end_part(&m.b));
-        }
-    }
+    gathering g = {before, extent, picks, row, index_bytes};
+    SX_TRY(gather_all(&m, &g, sx_schedule_step(schedule, SX_ROLE_ROW, SX_BIND_GRID, 0)));
     SX_TRY(sx_kernel_check(cx, m.kernel));
     *kernel = m.kernel;
     return SX_OK;
