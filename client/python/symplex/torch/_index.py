@@ -91,14 +91,16 @@ def _along_each(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value 
     dims = sorted(given)
     if not given or any(v.dtype in ("bool", "u8") for v in given.values()) or dims[-1] - dims[0] != len(dims) - 1:
         return None
-    _whole(x)
+    if not all(isinstance(x.shape[d], int) for d in dims):
+        raise Unsupported("places of a symbolic dimension")
     for at, d in enumerate(dims):
         own = (*[1] * (len(dims) - len(given[d].shape)), *given[d].shape)
         if len(own) != len(dims) or any(n != 1 for k, n in enumerate(own) if k != at):
             return None
     if 0 in x.shape or any(0 in v.shape for v in given.values()):
         return None
-    for d in sorted(dims, key=lambda d: (math.prod(given[d].shape) / x.shape[d], d)):  # what is left out goes first
+    # What is left out goes first; then the innermost, as it moves single elements and the others whole rows.
+    for d in sorted(dims, key=lambda d: (math.prod(given[d].shape) / x.shape[d], -d)):
         count = math.prod(given[d].shape)
         place = _from_the_front(e, e.reshape(given[d], (count,)), x.shape[d], (count,))
         shape = [count if k == d else n for k, n in enumerate(x.shape)]

@@ -23,6 +23,8 @@ from symplex.torch._weights import Sets, is_marked, mark
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
 _KEPT_MAX = 8  # programs of one graph that other processes get, too
+# Why a program cannot be written with symbols.
+_NOT_WITH_SYMBOLS = (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError, TypeError)
 
 # Why PyTorch runs what cannot be compiled.
 REFUSED = (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError)
@@ -199,15 +201,37 @@ class Part:
         own = len(self.entries) < _OWN_MAX or not self.intervals
         entry = None if own else self._of_interval(key, known)
         if entry is None:
+            entry = self._of_values(key, known)
+        if entry is None:
             entry = self._own(lower(self.graph, lambda n: _number(expression(n), known)), key)
         return entry
 
-    def _own(self, program: Program, key: tuple[int, ...] = ()) -> Entry:
-        module = compiled(program.text, self.options)
+    def _own(self, program: Program, key: tuple[int, ...] = (), **options: Any) -> Entry:
+        module = compiled(program.text, {**self.options, **options})
         if len(self.own) < _KEPT_MAX:
             self.own[key] = program, module
             self.changed()
         return Entry(program, module, self.freeze)
+
+    def _with_symbols(self, key: tuple[int, ...]) -> tuple[Program, dict[str, int]]:
+        """The program with symbols, each from 2 to a power of two beyond what it is, and these highest values."""
+        high = {str(symbol): max(_HIGH_MIN, 1 << (n * _HIGH_TIMES - 1).bit_length())
+                for (symbol, _, _), n in zip(self.symbols, key)}
+        declared = ", ".join(f"{name} in [2, {h}]" for name, h in high.items())
+        return lower(self.graph, _symbolic, f"({declared}) "), high
+
+    def _of_values(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
+        """What is computed, and in which order, is decided on the program with symbols, so that no bit of a row depends
+        on how many there are; then each has its value. None where the program cannot be written so."""
+        if min(key) < 2 or not self.intervals:
+            return None
+        try:
+            program, high = self._with_symbols(key)
+            program = program.at(lambda n: _number(n, known))
+            return self._own(program, key, dims={name: n for name, n in zip(high, key)})
+        except _NOT_WITH_SYMBOLS:
+            self.intervals = False
+            return None
 
     def _of_interval(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
         """One module serves all extents from 2 to a power of two beyond those of its first call. It takes as long to
@@ -218,17 +242,13 @@ class Part:
         for (high, program, module) in self.wide:
             if all(n <= h for n, h in zip(key, high)):
                 return Entry(program.at(lambda n: _number(n, known)), module, self.freeze)
-        high = tuple(max(_HIGH_MIN, 1 << (n * _HIGH_TIMES - 1).bit_length()) for n in key)
-        names = [str(symbol) for symbol, _, _ in self.symbols]
-        declared = ", ".join(f"{name} in [2, {h}]" for name, h in zip(names, high))
         try:
-            program = lower(self.graph, _symbolic, f"({declared}) ")
-            intervals = {name: (2, h) for name, h in zip(names, high)}
-            module = compiled(program.text, {**self.options, "dims": intervals})
-        except (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError, TypeError):
+            program, highest = self._with_symbols(key)
+            module = compiled(program.text, {**self.options, "dims": {name: (2, h) for name, h in highest.items()}})
+        except _NOT_WITH_SYMBOLS:
             self.intervals = False
             return None
-        self.wide.append((high, program, module))
+        self.wide.append((tuple(highest.values()), program, module))
         if len(self.wide) < _KEPT_MAX:
             self.changed()
         return Entry(program.at(lambda n: _number(n, known)), module, self.freeze)
