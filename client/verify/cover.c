@@ -19,7 +19,7 @@ typedef struct {
 struct sxv_cover {
     int64_t grid[3];
     size_t bytes; /* of the result */
-    uint8_t *own; /* what the present block stores */
+    uint8_t *own; /* what all blocks store */
     block ran[SXV_ENDS_MAX];
     uint32_t ran_count;
     span *span;
@@ -79,12 +79,6 @@ void sxv_cover_fini(sxv_cover *cover)
     cover->own = NULL;
 }
 
-uint8_t *sxv_cover_begin(sxv_cover *cover)
-{
-    memset(cover->own, 0, cover->bytes);
-    return cover->own;
-}
-
 static uint32_t kind_of(const sxv_cover *c, const int64_t index[3])
 {
     uint32_t kind = 0;
@@ -95,7 +89,7 @@ static uint32_t kind_of(const sxv_cover *c, const int64_t index[3])
 }
 
 sx_code sxv_cover_add(sx_ctx *cx, sxv_cover *c, const int64_t index[3],
-                      const sx_emulated_path *took, uint8_t *touched)
+                      const sx_emulated_path *took, const uint8_t *stored, uint8_t *touched)
 {
     SX_ASSERT(c->ran_count < SXV_ENDS_MAX);
     block *b = &c->ran[c->ran_count++];
@@ -105,7 +99,7 @@ sx_code sxv_cover_add(sx_ctx *cx, sxv_cover *c, const int64_t index[3],
         b->index[d] = index[d];
     }
     b->kind = kind_of(c, index);
-    const uint8_t *begin = c->own, *end = c->own + c->bytes;
+    const uint8_t *begin = stored, *end = stored + c->bytes;
     for (const uint8_t *p = begin; (p = memchr(p, 1, (size_t)(end - p))) != NULL;) {
         const uint8_t *q = memchr(p, 0, (size_t)(end - p));
         q = q != NULL ? q : end;

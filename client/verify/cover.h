@@ -22,11 +22,10 @@ uint32_t sxv_cover_ends(const int64_t grid[3], int64_t index[SXV_ENDS_MAX][3]);
 sx_code sxv_cover_make(sx_ctx *cx, const int64_t grid[3], size_t bytes, sxv_cover **cover);
 void sxv_cover_fini(sxv_cover *cover);
 
-/* Before a block is run: zeros, which become 1 where it stores. */
-uint8_t *sxv_cover_begin(sxv_cover *cover);
-/* After it: notes what it did, and adds what it stored to `touched`. In the order of sxv_cover_ends. */
+/* Notes what a block did that was run, and adds what it stored to `touched`. In the order of sxv_cover_ends.
+ *   stored   a byte for each one of the result: 1 where it stored, else 0 */
 sx_code sxv_cover_add(sx_ctx *cx, sxv_cover *cover, const int64_t index[3],
-                      const sx_emulated_path *took, uint8_t *touched);
+                      const sx_emulated_path *took, const uint8_t *stored, uint8_t *touched);
 
 /* The blocks that ran stand for all; `partition`: all together store each byte of the result once. */
 bool sxv_cover_holds(sxv_cover *cover, bool *partition);

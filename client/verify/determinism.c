@@ -485,6 +485,7 @@ static sx_code visit(sxv_verifier *v, uint32_t index)
     }
     v->seen[number] = true;
     if (v->executor.emulator == NULL && me->emulating.program != v->program) {
+        sxr_executor_fini(&me->emulating);
         SX_TRY(sxr_executor_emulate(v->cx, me->targets, v->program, &me->emulating));
     }
     sx_span name = sx_module_string(v->module, kernel->name);
@@ -509,6 +510,7 @@ sx_code sxr_determinism(sx_ctx *cx, sx_span module, const sxr_verify_options *op
                   .targets = options->targets != NULL ? options->targets : sx_targets_all(),
                   .instructions_max = instructions_max > 0 ? instructions_max : INSTRUCTIONS};
     sx_code code = sxv_visit_launches(cx, module, options, (sxv_visit){visit, &me});
+    sxr_executor_fini(&me.emulating);
     free(me.bits);
     free(me.touched);
     free(me.again);

@@ -1,39 +1,19 @@
 #include "client/verify/execute.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/runtime/cpu.h"
-#include "client/runtime/maps.h"
 #include "client/verify/cover.h"
+#include "client/verify/emulation.h"
 
-sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
-                          sxr_executor *executor)
-{
-    *executor = (sxr_executor){.cx = cx, .program = program};
-    bool here = sxr_runs_here(program) || sxr_module(program)->code_count == 0;
-    return here ? SX_OK : sxr_executor_emulate(cx, targets, program, executor);
-}
+#define WALKED 3 /* points that a block walks over, about */
 
-sx_code sxr_executor_emulate(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
-                             sxr_executor *executor)
+/* Runs points of all parts laid end to end, from `first` on. */
+static sx_code emulate_points(const sxv_emulation *e, int64_t first, int64_t count)
 {
-    const sx_module *module = sxr_module(program);
-    *executor = (sxr_executor){.cx = cx, .program = program};
-    uint32_t *entry = SX_NEW_ARRAY(cx, uint32_t, (size_t)module->part_count + 1);
-    executor->workspace = SX_NEW_ARRAY(cx, uint8_t, (size_t)module->info->workspace_bytes + 1);
-    if (entry == NULL || executor->workspace == NULL) {
-        return cx->error.code;
-    }
-    for (uint64_t i = 0; i < module->part_count; i++) {
-        entry[i] = (uint32_t)module->part[i].entry; /* opening the module has checked it */
-    }
-    const sx_target *target = sx_target_of(targets, sxr_machine(program));
-    SX_ASSERT(target != NULL);
-    executor->target = target;
-    return target->emulator_make(cx, target, (sx_span){module->code, (size_t)module->code_count},
-                                 entry, (uint32_t)module->part_count, &executor->emulator);
+    sxv_pieces pieces = {.count = 0};
+    SX_TRY(sxv_pieces_add(e, first, count, &pieces));
+    return sxv_pieces_run(e, &pieces);
 }
 
 /* The ends of a grid whose points are clusters of points that run together, `cluster` of them along each index. */
@@ -43,146 +23,6 @@ typedef struct {
     uint32_t count;
 } sxv_ends;
 
-typedef struct {
-    sxr_executor *executor;
-    const sx_module_kernel *kernel;
-    uint32_t launch, buffer_count;
-    sx_region buffer[SX_REGIONS_MAX], workspace;
-    char name[SX_REGIONS_MAX][32];
-    int64_t points;         /* of all parts */
-    bool walks;             /* blocks walk over them */
-    sx_emulated_path *path; /* NULL: not wanted */
-} emulation;
-
-static void prepare(emulation *e, sxr_executor *executor, uint32_t index, void *const *buffer)
-{
-    const sx_module *module = sxr_module(executor->program);
-    const sx_module_launch *launch = &module->launch[index];
-    SX_ASSERT(launch->arg_count > 0 && launch->arg_count <= SX_REGIONS_MAX);
-    e->executor = executor;
-    e->launch = index;
-    e->kernel = &module->kernel[launch->kernel];
-    e->buffer_count = launch->arg_count;
-    for (uint32_t k = 0; k < launch->arg_count; k++) {
-        uint32_t tensor = module->arg[launch->arg_first + k];
-        (void)snprintf(e->name[k], sizeof(e->name[k]), "tensor %u", tensor);
-        e->buffer[k] = (sx_region){.name = e->name[k],
-                                   .memory = buffer[k],
-                                   .size = sxr_size(executor->program, tensor),
-                                   .writable = k + e->kernel->result_count >= launch->arg_count};
-    }
-    e->workspace = (sx_region){.name = "the workspace",
-                               .memory = executor->workspace,
-                               .size = module->info->workspace_bytes,
-                               .writable = true};
-    e->points = 0;
-    e->walks = false;
-    e->path = NULL;
-    for (uint32_t p = 0; p < e->kernel->part_count; p++) {
-        const sx_module_part *part = sxr_part(executor->program, e->kernel->part_first + p);
-        e->points += part->grid[0] * part->grid[1] * part->grid[2];
-        e->walks = e->walks || part->walkers > 0;
-    }
-}
-
-size_t sxr_results_room(const sxr_executor *executor, uint32_t index,
-                        size_t offset[SX_MODULE_RESULTS_MAX])
-{
-    const sx_module *module = sxr_module(executor->program);
-    const sx_module_launch *launch = &module->launch[index];
-    uint32_t results = sx_module_results(module, launch);
-    size_t end = 0;
-    SX_ASSERT(results > 0 && results <= SX_MODULE_RESULTS_MAX);
-    for (uint32_t r = 0; r < results; r++) {
-        uint32_t tensor = module->arg[launch->arg_first + launch->arg_count - results + r];
-        offset[r] = end;
-        end += ((size_t)module->tensor[tensor].size + 63) & ~(size_t)63;
-    }
-    return end;
-}
-
-/* Notes in `touched` what the points store; NULL: nowhere. */
-static void watch(emulation *e, uint8_t *touched)
-{
-    size_t offset[SX_MODULE_RESULTS_MAX];
-    uint32_t results = e->kernel->result_count;
-    (void)sxr_results_room(e->executor, e->launch, offset);
-    for (uint32_t r = 0; r < results; r++) {
-        e->buffer[e->buffer_count - results + r].touched =
-            touched != NULL ? touched + offset[r] : NULL;
-    }
-}
-
-#define WALKED 3 /* points that a block walks over, about */
-
-/* Runs blocks of a part: `walkers` as in sx_emulation. */
-static sx_code emulate_blocks(const emulation *e, uint32_t index, int64_t walkers, int64_t first,
-                              int64_t count)
-{
-    sxr_executor *x = e->executor;
-    const sx_module *module = sxr_module(x->program);
-    const sx_module_part *part = sxr_part(x->program, index);
-    sx_machine_maps maps;
-    uint32_t numbers;
-    sxr_maps_of(module, index, &maps);
-    const int64_t *number = sxr_part_numbers(x->program, index, &numbers);
-    const sx_emulation what = {.entry = (uint32_t)part->entry,
-                               .grid = {part->grid[0], part->grid[1], part->grid[2]},
-                               .first = first,
-                               .count = count,
-                               .buffer = e->buffer,
-                               .buffer_count = e->buffer_count,
-                               .workspace = &e->workspace,
-                               .threads = part->threads,
-                               .shared_bytes = part->shared_bytes,
-                               .walkers = (uint32_t)walkers,
-                               .maps = &maps,
-                               .path = e->path,
-                               .number = number,
-                               .number_count = numbers};
-    uint32_t mxcsr = sxr_mxcsr_get();
-    sxr_mxcsr_set(SXR_MXCSR_DEFAULT);
-    sx_code code = x->target->emulate(x->cx, x->emulator, &what);
-    sxr_mxcsr_set(mxcsr);
-    if (code == SX_INPUT) { /* the code is our own */
-        sx_span name = sx_module_string(module, e->kernel->name);
-        x->cx->error.code = SX_INTERNAL;
-        return sx_fail_in(x->cx, "kernel %.*s", (int)name.len, (const char *)name.ptr);
-    }
-    return code;
-}
-
-/* How many blocks walk where all points are to be run: few enough that they walk, also over few points. */
-static int64_t walkers_of_all(const sx_module_part *part, int64_t points)
-{
-    return sx_min_i64(part->walkers, sx_ceil_div_i64(points, WALKED));
-}
-
-/* Points of all parts laid end to end, from `first` on. Blocks that could walk do where they are all that there are. */
-static sx_code emulate_points(const emulation *e, int64_t first, int64_t count)
-{
-    uint32_t next = e->kernel->part_first;
-    while (count > 0) {
-        const sx_module_part *part = sxr_part(e->executor->program, next);
-        int64_t points = part->grid[0] * part->grid[1] * part->grid[2];
-        if (first >= points) {
-            first -= points;
-            next++;
-            continue;
-        }
-        int64_t here = sx_min_i64(count, points - first);
-        if (part->walkers > 0 && here == points) {
-            int64_t walkers = walkers_of_all(part, points);
-            SX_TRY(emulate_blocks(e, next, walkers, 0, walkers));
-        } else {
-            SX_TRY(emulate_blocks(e, next, part->walkers > 0 ? points : 0, first, here));
-        }
-        count -= here;
-        first += here;
-    }
-    return SX_OK;
-}
-
 sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer)
 {
     bool kernel = sx_module_kernel_of(sxr_module(executor->program), launch) != NULL;
@@ -190,37 +30,79 @@ sx_code sxr_execute(sxr_executor *executor, uint32_t launch, void *const *buffer
         sxr_run_launch(executor->program, launch, buffer);
         return SX_OK;
     }
-    emulation e;
-    prepare(&e, executor, launch, buffer);
+    sxv_emulation e;
+    sxv_emulation_init(&e, executor, launch, buffer);
     return emulate_points(&e, 0, e.points);
 }
 
 /* ---- some points ---- */
-/* Runs the blocks at the ends of the grid of a block program. */
-static sx_code emulate_ends(emulation *e, const sxv_ends *ends, sxv_cover *cover, uint8_t *touched)
+#define ENDS_BYTES ((size_t)256 << 20) /* for what blocks at the ends store, side by side */
+
+/* Blocks at the ends of a grid that run side by side: how each ran, and a byte for each byte of the result. */
+typedef struct {
+    sx_emulated_path path[SXV_ENDS_MAX];
+    uint8_t *stored;
+    uint32_t count;
+} ends_batch;
+
+/* The first point of the cluster at an end. */
+static int64_t point_of(const sxv_ends *ends, uint32_t end)
+{
+    const int64_t *at = ends->index[end], *c = ends->cluster;
+    int64_t point = at[0] * c[0];
+    point = point * ends->grid[1] * c[1] + at[1] * c[1];
+    return point * ends->grid[2] * c[2] + at[2] * c[2];
+}
+
+/* Runs as many of them as the batch has, from `first` on. */
+static sx_code emulate_batch(sxv_emulation *e, const sxv_ends *ends, uint32_t first,
+                             const ends_batch *room, sxv_cover *cover, uint8_t *touched)
 {
     sx_ctx *cx = e->executor->cx;
-    SX_ASSERT(ends->count <= SXV_ENDS_MAX && e->kernel->result_count == 1);
-    for (uint32_t i = 0; i < ends->count; i++) {
-        const int64_t *at = ends->index[i];
-        sx_emulated_path took = {.affine = false};
-        e->path = &took;
-        watch(e, sxv_cover_begin(cover));
-        int64_t point = at[0] * ends->cluster[0]; /* the first of the cluster */
-        point = point * ends->grid[1] * ends->cluster[1] + at[1] * ends->cluster[1];
-        point = point * ends->grid[2] * ends->cluster[2] + at[2] * ends->cluster[2];
-        sx_code code = emulate_points(e, point, 1);
-        e->path = NULL;
-        watch(e, touched);
-        SX_TRY(code);
-        SX_TRY(sxv_cover_add(cx, cover, at, &took, touched));
+    ends_batch batch = *room;
+    sxv_pieces pieces = {.count = 0};
+    size_t bytes = (size_t)e->buffer[e->buffer_count - 1].size;
+    memset(batch.stored, 0, batch.count * bytes);
+    for (uint32_t i = 0; i < batch.count && first + i < ends->count; i++) {
+        SX_TRY(sxv_pieces_add(e, point_of(ends, first + i), 1, &pieces));
+        SX_ASSERT(pieces.count == i + 1);
+        batch.path[i] = (sx_emulated_path){.affine = false};
+        pieces.piece[i].path = &batch.path[i];
+        pieces.piece[i].touched = batch.stored + i * bytes;
+    }
+    SX_TRY(sxv_pieces_run(e, &pieces));
+    for (uint32_t i = 0; i < pieces.count; i++) {
+        SX_TRY(sxv_cover_add(cx, cover, ends->index[first + i], &batch.path[i],
+                             batch.stored + i * bytes, touched));
     }
     return SX_OK;
 }
 
+/* Runs the blocks at the ends of the grid of a block program, as many side by side as there are threads and memory. */
+static sx_code emulate_ends(sxv_emulation *e, const sxv_ends *ends, sxv_cover *cover,
+                            uint8_t *touched)
+{
+    size_t bytes = (size_t)e->buffer[e->buffer_count - 1].size;
+    uint64_t most = ENDS_BYTES / bytes;
+    ends_batch batch = {.count = e->executor->threads};
+    SX_ASSERT(ends->count <= SXV_ENDS_MAX && e->kernel->result_count == 1 && bytes > 0);
+    batch.count = batch.count < ends->count ? batch.count : ends->count;
+    batch.count = batch.count <= most ? batch.count : most > 0 ? (uint32_t)most : 1;
+    batch.stored = malloc(batch.count * bytes);
+    if (batch.stored == NULL) {
+        return SX_FAIL(e->executor->cx, SX_NOMEM, "no memory for %u results of %zu bytes",
+                       batch.count, bytes);
+    }
+    sx_code code = SX_OK;
+    for (uint32_t first = 0; code == SX_OK && first < ends->count; first += batch.count) {
+        code = emulate_batch(e, ends, first, &batch, cover, touched);
+    }
+    free(batch.stored);
+    return code;
+}
+
 /* Do the blocks, or clusters of blocks, at the ends stand for all? */
-static sx_code cover_by_ends(emulation *e, const uint32_t cluster[3], uint8_t *touched,
-                             sxr_emulated *emulated)
+static sx_code cover_by_ends(sxv_emulation *e, uint8_t *touched, sxr_emulated *emulated)
 {
     sx_ctx *cx = e->executor->cx;
     const sx_module *module = sxr_module(e->executor->program);
@@ -228,7 +110,7 @@ static sx_code cover_by_ends(emulation *e, const uint32_t cluster[3], uint8_t *t
     sxv_ends ends = {.count = 0};
     sxv_cover *cover = NULL;
     for (uint32_t d = 0; d < 3; d++) {
-        ends.cluster[d] = cluster[d] > 1 ? cluster[d] : 1;
+        ends.cluster[d] = e->cluster[d];
         ends.grid[d] = grid[d] / ends.cluster[d];
     }
     ends.count = sxv_cover_ends(ends.grid, ends.index);
@@ -244,36 +126,38 @@ static sx_code cover_by_ends(emulation *e, const uint32_t cluster[3], uint8_t *t
 }
 
 /* The last point, and those that run together with it; `affordable`: how many of their price the instructions pay for.
- * `took` says what a cluster is; NULL: points run by themselves. */
-static sx_code emulate_last(emulation *e, uint64_t instructions_max, uint8_t *touched,
+ * `took`: how they ran, and how many run together; NULL: points run by themselves. */
+static sx_code emulate_last(sxv_emulation *e, uint64_t instructions_max, uint8_t *touched,
                             sx_emulated_path *took, uint64_t *affordable)
 {
-    sxr_executor *x = e->executor;
-    watch(e, touched);
-    uint64_t before = x->target->emulated(x->emulator);
-    e->path = took;
-    sx_code code = emulate_points(e, e->points - 1, 1);
-    e->path = NULL;
-    SX_TRY(code);
-    uint64_t each = x->target->emulated(x->emulator) - before;
+    sxv_pieces pieces = {.count = 0};
+    uint64_t before = sxv_emulated(e->executor);
+    sxv_emulation_watch(e, touched);
+    SX_TRY(sxv_pieces_add(e, e->points - 1, 1, &pieces));
+    SX_ASSERT(pieces.count == 1);
+    pieces.piece[0].path = took;
+    SX_TRY(sxv_pieces_run(e, &pieces));
+    uint64_t each = sxv_emulated(e->executor) - before;
     for (uint32_t d = 0; took != NULL && d < 3; d++) {
-        each /= took->cluster[d] > 1 ? took->cluster[d] : 1;
+        e->cluster[d] = took->cluster[d] > 1 ? took->cluster[d] : 1;
+        each /= e->cluster[d];
     }
     *affordable = instructions_max / (each > 0 ? each : 1);
     return SX_OK;
 }
 
 /* Of the points but the last, so many, or all. */
-static sx_code emulate_evenly(const emulation *e, int64_t count)
+static sx_code emulate_evenly(const sxv_emulation *e, int64_t count)
 {
     int64_t rest = e->points - 1;
+    sxv_pieces pieces = {.in_turn = !sxv_runs_alone(e)};
     if (count >= rest) {
         return rest > 0 ? emulate_points(e, 0, e->walks ? e->points : rest) : SX_OK;
     }
     for (int64_t i = 0; i < count; i++) {
-        SX_TRY(emulate_points(e, (int64_t)((double)i / (double)count * (double)rest), 1));
+        SX_TRY(sxv_pieces_add(e, (int64_t)((double)i / (double)count * (double)rest), 1, &pieces));
     }
-    return SX_OK;
+    return sxv_pieces_run(e, &pieces);
 }
 
 /* Bytes of a result, and which of them were stored. */
@@ -282,20 +166,22 @@ typedef struct {
 } result_copy;
 
 /* Runs points one by one, then the block that walks over them, and notes what each way stored. */
-static sx_code emulate_both(emulation *e, int64_t walkers, int64_t block, result_copy *alone,
+static sx_code emulate_both(sxv_emulation *e, int64_t walkers, int64_t block, result_copy *alone,
                             uint8_t *walked)
 {
     sx_region *result = &e->buffer[e->buffer_count - 1];
     uint8_t *touched = result->touched;
+    sxv_pieces points = {.in_turn = !sxv_runs_alone(e)};
+    sxv_piece walk = {e->kernel->part_first, walkers, block, 1, walked, NULL};
     sx_code code = SX_OK;
     result->touched = alone->stored;
     for (int64_t i = block; code == SX_OK && i < e->points; i += walkers) {
-        code = emulate_points(e, i, 1);
+        code = sxv_pieces_add(e, i, 1, &points);
     }
+    code = code == SX_OK ? sxv_pieces_run(e, &points) : code;
     if (code == SX_OK) {
         memcpy(alone->bytes, result->memory, (size_t)result->size);
-        result->touched = walked;
-        code = emulate_blocks(e, e->kernel->part_first, walkers, block, 1);
+        code = sxv_pieces_run(e, &(sxv_pieces){.piece = &walk, .count = 1});
     }
     result->touched = touched;
     for (uint64_t i = 0; touched != NULL && i < result->size; i++) {
@@ -306,7 +192,7 @@ static sx_code emulate_both(emulation *e, int64_t walkers, int64_t block, result
 
 /* What a block leaves behind when it goes on to its next point must not show, and it must go on. Runs a block that
  * walks over the last point and some before it, each of which is run alone, too: it must store the same bytes. */
-static sx_code emulate_walk(emulation *e, int64_t *ran)
+static sx_code emulate_walk(sxv_emulation *e, int64_t *ran)
 {
     sx_ctx *cx = e->executor->cx;
     SX_ASSERT(e->walks && e->kernel->part_count == 1 && e->kernel->result_count == 1);
@@ -338,9 +224,9 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
                          uint64_t instructions_max, uint8_t *touched, bool *whole)
 {
     SX_ASSERT(executor->emulator != NULL);
-    emulation e;
+    sxv_emulation e;
     uint64_t affordable;
-    prepare(&e, executor, launch, buffer);
+    sxv_emulation_init(&e, executor, launch, buffer);
     SX_TRY(emulate_last(&e, instructions_max, touched, NULL, &affordable));
     *whole = (uint64_t)(e.points - 1) <= affordable;
     int64_t ran = 0;
@@ -352,9 +238,9 @@ sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *cons
                              uint64_t instructions_max, uint8_t *touched, sxr_emulated *emulated)
 {
     SX_ASSERT(executor->emulator != NULL && touched != NULL);
-    emulation e;
+    sxv_emulation e;
     uint64_t affordable;
-    prepare(&e, executor, launch, buffer);
+    sxv_emulation_init(&e, executor, launch, buffer);
     bool blocks = e.kernel->part_count == 1 && e.kernel->result_count == 1 &&
                   sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
     sx_emulated_path took = {.affine = false};
@@ -363,7 +249,7 @@ sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *cons
     bool whole = (uint64_t)(points - 1) <= affordable;
     *emulated = (sxr_emulated){.points = points, .ran = points, .whole = whole, .blocks = blocks};
     if (!whole && emulated->blocks) {
-        SX_TRY(cover_by_ends(&e, took.cluster, touched, emulated));
+        SX_TRY(cover_by_ends(&e, touched, emulated));
         SX_TRY(e.walks ? emulate_walk(&e, &emulated->ran) : SX_OK);
     }
     if (emulated->covers) {
@@ -379,15 +265,15 @@ sx_code sxr_execute_backwards(sxr_executor *executor, uint32_t launch, void *con
                               uint64_t instructions_max, uint8_t *touched)
 {
     SX_ASSERT(executor->emulator != NULL && touched != NULL);
-    emulation e;
-    prepare(&e, executor, launch, buffer);
-    watch(&e, touched);
-    uint64_t before = executor->target->emulated(executor->emulator), ran = 0;
+    sxv_emulation e;
+    sxv_emulation_init(&e, executor, launch, buffer);
+    sxv_emulation_watch(&e, touched);
+    uint64_t before = sxv_emulated(executor), ran = 0;
     int64_t piece = 1; /* grows as long as pieces are cheap */
     for (int64_t end = e.points; end > 0 && ran < instructions_max; end -= piece) {
         piece = sx_min_i64(ran < instructions_max / 16 ? 2 * piece : piece, end);
         SX_TRY(emulate_points(&e, end - piece, piece));
-        ran = executor->target->emulated(executor->emulator) - before;
+        ran = sxv_emulated(executor) - before;
     }
     return SX_OK;
 }

@@ -14,10 +14,12 @@ typedef struct {
     sxr_program *program;
     const sx_target *target;
     sx_emulator *emulator; /* NULL: the processor runs the code */
-    uint8_t *workspace;
+    struct sxv_emulating *emulating; /* [threads] what each thread of the program's pool has to itself; NULL: nothing */
+    uint32_t threads;
 } sxr_executor;
 
-/* For a program opened with `any_level`; `targets` as in sx_core_request. Memory of the emulator in cx's arena. */
+/* For a program opened with `any_level`, which outlives the executor; `targets` as in sx_core_request. */
+void sxr_executor_fini(sxr_executor *executor);
 sx_code sxr_executor_make(sx_ctx *cx, const sx_targets *targets, sxr_program *program,
                           sxr_executor *executor);
 

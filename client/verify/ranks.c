@@ -416,6 +416,7 @@ static void may_compare(const sxv_verifier *v, const sx_graph *graph, uint32_t c
 static void close_ranks(rank *ranks, uint32_t count)
 {
     for (uint32_t r = 0; r < count; r++) {
+        sxr_executor_fini(&ranks[r].executor);
         sxr_close(ranks[r].program);
         free(ranks[r].memory);
     }

@@ -677,6 +677,7 @@ static sx_code choose_variant(sxv_verifier *v, const sxr_verify_options *options
     SX_TRY(sxr_choose_machine(v->cx, v->program, level));
     SX_TRY(sxv_next_extents(v, next, found));
     if (v->executor.program == NULL || v->level != level) {
+        sxr_executor_fini(&v->executor);
         SX_TRY(sxr_executor_make(v->cx, options->targets, v->program, &v->executor));
         v->level = level;
     }
@@ -748,6 +749,7 @@ static sx_code verify_module(sx_ctx *cx, sx_span module, const sxr_verify_option
     sx_stage_end(cx, stage, code == SX_OK ? "done" : "failed",
                  v.image->check.len / sizeof(sx_module_check));
     cx->fuel = fuel;
+    sxr_executor_fini(&v.executor);
     sxr_close(v.program);
     free(v.result);
     free(v.touched);

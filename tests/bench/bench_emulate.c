@@ -88,6 +88,7 @@ static sx_code measure(sx_ctx *cx, const sx_bench_options *options, uint32_t ind
     sx_bench_put(options,
                  &(sx_bench_row){"emulate", name, "instructions",
                                  sx_bench_median(instructions, options->rounds), "M/s", NULL, 0});
+    sxr_executor_fini(&executor);
     sxr_close(executor.program);
     return SX_OK;
 }

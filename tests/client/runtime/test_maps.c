@@ -67,6 +67,7 @@ static sx_code run_emulated(void)
     bind_boxes(program);
     sx_code code = sxr_executor_emulate(&cx, NULL, program, &executor);
     code = code == SX_OK ? sxr_execute(&executor, 0, buffer) : code;
+    sxr_executor_fini(&executor);
     sxr_close(program);
     return code;
 }

@@ -33,6 +33,7 @@ static void setup(void)
 
 static void teardown(void)
 {
+    sxr_executor_fini(&executor);
     sxr_close(program);
     program = NULL;
     sx_buf_fini(&bytes);
@@ -67,6 +68,7 @@ static void open_with(sx_span text, uint32_t shared_bytes)
     sx_buf_clear(&bytes);
     sx_gen_module_encode(&cx, &tables, &bytes);
     ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&bytes), &options, &program));
+    sxr_executor_fini(&executor);
     ck_sx_ok(&cx, sxr_executor_make(&cx, sx_targets_all(), program, &executor));
     ck_assert_ptr_nonnull(executor.emulator);
 }
