@@ -66,7 +66,14 @@ static sx_code read_type(sx_ptx_reader *r, uint16_t *type)
             return SX_OK;
         }
     }
-    return sx_ptx_expected(r, "an element type");
+    size_t length = sx_ptx_next_is(r, ".") ? 1 : 0;
+    while (length > 0 && r->p + length < r->end &&
+           ((r->p[length] >= 'a' && r->p[length] <= 'z') ||
+            (r->p[length] >= '0' && r->p[length] <= '9'))) {
+        length++;
+    }
+    return length > 1 ? sx_ptx_outside(r, "the type", (sx_span){r->p, length})
+                      : sx_ptx_expected(r, "an element type");
 }
 
 /* .reg .b32 %r<8>, x; */

@@ -182,6 +182,19 @@ static sx_code read_opcode(sx_ptx_reader *r, opcode *op)
                                                       : sx_ptx_expected(r, "an instruction");
 }
 
+/* Has some row this name and these modifiers? Where none has, its arguments need not be any that are known here. */
+static bool is_in_subset(const opcode *op)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < SX_PTX_OP_COUNT && !found; i++) {
+        const sx_ptx_row *row = sx_ptx_row_of((sx_ptx_op)i);
+        uint16_t slot[SX_PTX_SLOTS_MAX];
+        found =
+            sx_span_is(op->name, row->text) && sx_ptx_row_reads(row, op->modifier, op->count, slot);
+    }
+    return found;
+}
+
 /* Gives the last instruction the first row that takes its modifiers and arguments. */
 static sx_code choose_row(sx_ptx_reader *r, const opcode *op)
 {
@@ -204,9 +217,7 @@ static sx_code choose_row(sx_ptx_reader *r, const opcode *op)
         }
         misfit = misfit == NULL ? reason : misfit;
     }
-    if (misfit == NULL) {
-        return sx_ptx_outside(r, "the instruction", op->whole);
-    }
+    SX_ASSERT(misfit != NULL); /* some row reads the modifiers */
     return SX_FAIL(r->cx, SX_INPUT, "PTX line %u: %.*s: %s", insn->line,
                    (int)(op->whole.len < 120 ? op->whole.len : 120), (const char *)op->whole.ptr,
                    misfit);
@@ -234,6 +245,9 @@ sx_code sx_ptx_read_insn(sx_ptx_reader *r)
     SX_TRY(read_guard(r));
     opcode op;
     SX_TRY(read_opcode(r, &op));
+    if (!is_in_subset(&op)) {
+        return sx_ptx_outside(r, "the instruction", op.whole);
+    }
     sx_ptx_arg arg[SX_PTX_OPERANDS_MAX + 1];
     uint32_t count = 0;
     if (!sx_ptx_take(r, ";")) {
@@ -242,7 +256,10 @@ sx_code sx_ptx_read_insn(sx_ptx_reader *r)
             if (count == SX_PTX_OPERANDS_MAX) {
                 return sx_ptx_outside(r, "the instruction", op.whole);
             }
-            SX_TRY(read_arg(r, &arg[count], &read));
+            if (read_arg(r, &arg[count], &read) != SX_OK) {
+                return sx_fail_in(r->cx, "%.*s", (int)(op.whole.len < 80 ? op.whole.len : 80),
+                                  (const char *)op.whole.ptr);
+            }
             count += read;
         } while (sx_ptx_take(r, ","));
         if (count > SX_PTX_OPERANDS_MAX) {
