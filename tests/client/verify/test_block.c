@@ -58,10 +58,10 @@ static sx_span changed(sx_span text, const char *from, const char *to)
     return result;
 }
 
-static void open_with(sx_span text, uint32_t shared_bytes)
+static void open_threads(sx_span text, uint32_t shared_bytes, uint32_t threads)
 {
     sx_gen_module_tables tables;
-    const sxr_options options = {.threads = 1, .any_level = true};
+    const sxr_options options = {.threads = threads, .any_level = true};
     sx_gen_block_make(grid, shared_bytes, &tables);
     tables.text = text;
     tables.kernel[0].code_size = text.len;
@@ -71,6 +71,11 @@ static void open_with(sx_span text, uint32_t shared_bytes)
     sxr_executor_fini(&executor);
     ck_sx_ok(&cx, sxr_executor_make(&cx, sx_targets_all(), program, &executor));
     ck_assert_ptr_nonnull(executor.emulator);
+}
+
+static void open_with(sx_span text, uint32_t shared_bytes)
+{
+    open_threads(text, shared_bytes, 1);
 }
 
 static sx_code execute(uint8_t *touched, uint64_t instructions_max, bool *whole)
@@ -143,6 +148,42 @@ START_TEST(test_faults)
     open_with(fault[_i].from[0] != '\0' ? changed(text, fault[_i].from, fault[_i].to) : text,
               fault[_i].shared_bytes);
     ck_sx_fails(&cx, execute(NULL, 0, NULL), SX_INTERNAL, fault[_i].says);
+}
+END_TEST
+
+/* Blocks are shared by threads: what is stored, and which fault is told of where each block has one, follow from the
+ * blocks alone. */
+START_TEST(test_threads)
+{
+    static const uint32_t threads[] = {1, 2, 5};
+    char told[SX_ERROR_TEXT_MAX];
+    for (uint32_t t = 0; t < SX_COUNT(threads); t++) {
+        uint8_t touched[sizeof(y)] = {0};
+        bool whole;
+        uint64_t fuel = cx.fuel;
+        memset(y, 0, sizeof(y));
+        open_threads(sx_gen_block_text(), 1024, threads[t]);
+        ck_sx_ok(&cx, execute(touched, UINT64_MAX, &whole));
+        ck_assert(whole && memchr(touched, 0, sizeof(touched)) == NULL);
+        ck_assert_uint_lt(cx.fuel, fuel);
+        for (uint32_t i = 0; i < ELEMENTS; i++) {
+            ck_assert_msg(y[i] == sx_gen_block_expected(grid, x, one, i), "element %u", i);
+        }
+        sxr_executor_fini(&executor);
+        sxr_close(program);
+        open_threads(changed(sx_gen_block_text(), fault[2].from, fault[2].to), 1024, threads[t]);
+        ck_sx_fails(&cx, execute(touched, UINT64_MAX, &whole), SX_INTERNAL, "block (4,2,1)");
+        sx_ctx_reset_error(&cx);
+        ck_sx_fails(&cx, execute(NULL, 0, NULL), SX_INTERNAL, "block (0,0,0)");
+        if (t == 0) {
+            memcpy(told, cx.error.text, sizeof(told));
+        }
+        ck_assert_str_eq(cx.error.text, told);
+        sx_ctx_reset_error(&cx);
+        sxr_executor_fini(&executor);
+        sxr_close(program);
+        program = NULL;
+    }
 }
 END_TEST
 
@@ -572,6 +613,7 @@ int main(void)
     tcase_add_test(tcase, test_every_point_is_a_block);
     tcase_add_test(tcase, test_some_points);
     tcase_add_loop_test(tcase, test_faults, 0, (int)SX_COUNT(fault));
+    tcase_add_test(tcase, test_threads);
     tcase_add_test(tcase, test_verification);
     tcase_add_test(tcase, test_ends_stand_for_all);
     tcase_add_loop_test(tcase, test_wrong_blocks, 0, (int)SX_COUNT(wrong));
