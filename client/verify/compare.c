@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "client/verify/moved.h"
 
 #define SMALLEST 0x1p-143 /* 64 of the smallest numbers of f32 */
@@ -102,7 +102,7 @@ typedef struct {
     bool finite; /* all of both */
 } rounded_group;
 
-SXV_LEVELS static rounded_group measure_f32(const float *typed, const float *got, int64_t count)
+SX_LEVELS static rounded_group measure_f32(const float *typed, const float *got, int64_t count)
 {
     double magnitude = 0;
     double off = 0;

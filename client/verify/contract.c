@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "client/verify/step.h"
 
 static bool is_narrow(const sxv_step *s)
@@ -129,14 +129,14 @@ static void side_fini(side *s)
         }                                         \
     } while (0)
 
-SXV_LEVELS static void load_run(const sxv_operand *x, bool narrow, int64_t first, int64_t count,
-                                void *out)
+SX_LEVELS static void load_run(const sxv_operand *x, bool narrow, int64_t first, int64_t count,
+                               void *out)
 {
     LOAD(x, first + i);
 }
 
-SXV_LEVELS static void load_listed(const sxv_operand *x, bool narrow, int64_t base,
-                                   const int64_t *at, int64_t count, void *out)
+SX_LEVELS static void load_listed(const sxv_operand *x, bool narrow, int64_t base,
+                                  const int64_t *at, int64_t count, void *out)
 {
     LOAD(x, base + at[i]);
 }
@@ -240,8 +240,8 @@ static void load_weights(const void *self, bool narrow, int64_t batch, int64_t k
     load_run(c->w, narrow, (batch % c->groups * c->outputs + row) * c->length + k, count, out);
 }
 
-SXV_LEVELS static void load_strided(const sxv_operand *x, bool narrow, int64_t from, int64_t stride,
-                                    int64_t count, void *out)
+SX_LEVELS static void load_strided(const sxv_operand *x, bool narrow, int64_t from, int64_t stride,
+                                   int64_t count, void *out)
 {
     if (stride == 1) {
         LOAD(x, from + i);

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "core/base/hash.h"
 #include "core/ir/num.h"
 
@@ -250,7 +250,7 @@ static double magnitude(const filling *f, uint32_t part)
 }
 
 /* Elements of f32, times `scale`. */
-SXV_LEVELS static void fill_f32(const filling *f, double scale, int64_t first, int64_t last)
+SX_LEVELS static void fill_f32(const filling *f, double scale, int64_t first, int64_t last)
 {
     float *to = f->memory;
     filling own = *f; /* what the loop reads cannot be what it writes */

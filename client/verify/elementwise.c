@@ -2,7 +2,7 @@
  * interpreter's scalars for the rest. */
 #include <math.h>
 
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "client/verify/narrow.h"
 #include "client/verify/step.h"
 #include "core/ir/num.h"
@@ -39,7 +39,7 @@ typedef struct {
     } while (0)
 
 /* An operation on floats; false: not one of the usual ones. */
-SXV_LEVELS static bool run_floats(const sxv_step *s, const chunk *c, int64_t count)
+SX_LEVELS static bool run_floats(const sxv_step *s, const chunk *c, int64_t count)
 {
     rounding how = rounding_of(s);
     const sx_cell *x = c->x;
@@ -72,8 +72,8 @@ static bool is_order(const sxv_step *s)
 }
 
 /* The larger or smaller of two numbers; what becomes of NaN is the interpreter's matter. */
-SXV_LEVELS static void run_order(const sxv_step *s, const sx_scalar_op *op, const chunk *c,
-                                 int64_t count)
+SX_LEVELS static void run_order(const sxv_step *s, const sx_scalar_op *op, const chunk *c,
+                                int64_t count)
 {
     const sx_cell *x = c->x;
     const sx_cell *y = c->y;
@@ -106,8 +106,8 @@ static void run_chunk(const sxv_step *s, const sx_scalar_op *op, const chunk *c,
 }
 
 /* `count` elements from `from`, each `step` behind the other. */
-SXV_LEVELS static void load_run(const sxv_operand *x, int64_t from, int64_t step, int64_t count,
-                                sx_cell *to)
+SX_LEVELS static void load_run(const sxv_operand *x, int64_t from, int64_t step, int64_t count,
+                               sx_cell *to)
 {
     if (step == 0) {
         sx_cell repeated = sxv_cell_at(x, from);
@@ -175,7 +175,7 @@ static const sx_cell *load(const sxv_operand *x, int64_t first, int64_t count, s
     return x->cell + first;
 }
 
-SXV_LEVELS static void store(const sx_cell *from, int64_t count, float *to)
+SX_LEVELS static void store(const sx_cell *from, int64_t count, float *to)
 {
     for (int64_t i = 0; i < count; i++) {
         to[i] = (float)from[i].f;
@@ -211,7 +211,7 @@ typedef struct {
 } narrow_step;
 
 /* Elements of a spread operand in a row, each `step` behind the other. */
-SXV_LEVELS static void load_floats(const float *from, int64_t step, int64_t count, float *to)
+SX_LEVELS static void load_floats(const float *from, int64_t step, int64_t count, float *to)
 {
     if (step == 0) {
         for (int64_t i = 0; i < count; i++) {

@@ -9,8 +9,9 @@
 #include "client/runtime/maps.h"
 #include "client/runtime/pool.h"
 
-#define PIECES 32 /* of the points of a launch, about: enough for threads that are not equally fast */
-#define WALKED 3  /* points that a block walks over, about */
+#define PIECES \
+    32 /* of the points of a launch, about: enough for threads that are not equally fast */
+#define WALKED 3 /* points that a block walks over, about */
 
 /* What a thread has to itself. */
 struct sxv_emulating {

@@ -14,7 +14,8 @@ typedef struct {
     sxr_program *program;
     const sx_target *target;
     sx_emulator *emulator; /* NULL: the processor runs the code */
-    struct sxv_emulating *emulating; /* [threads] what each thread of the program's pool has to itself; NULL: nothing */
+    struct sxv_emulating *
+        emulating; /* [threads] what each thread of the program's pool has to itself; NULL: nothing */
     uint32_t threads;
 } sxr_executor;
 

@@ -9,7 +9,7 @@
 
 #include "client/runtime/cpu.h"
 #include "client/runtime/pages.h"
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "client/verify/rounded.h"
 
 #define ROWS 6         /* of a block: with two vectors of columns its sums fill twelve registers */
@@ -155,8 +155,8 @@ static void round_loaded(const sxv_product *p, void *loaded, int64_t count)
             }                                                                    \
         }                                                                        \
     } while (0)
-SXV_LEVELS static void pack_rows(const sxv_product *p, int64_t batch, int64_t row, int64_t k,
-                                 int64_t steps, void *out)
+SX_LEVELS static void pack_rows(const sxv_product *p, int64_t batch, int64_t row, int64_t k,
+                                int64_t steps, void *out)
 {
     int64_t count = sx_min_i64(ROWS, p->rows - row);
     if (p->narrow) {
@@ -188,8 +188,8 @@ typedef union {
     float *f32;
 } tile_memory;
 
-SXV_LEVELS static void exchange(const product *w, bool out, int64_t at, int64_t rows,
-                                int64_t columns, tile_memory tile)
+SX_LEVELS static void exchange(const product *w, bool out, int64_t at, int64_t rows,
+                               int64_t columns, tile_memory tile)
 {
     const sxv_product *p = w->p;
     if (p->result_f32 != NULL) {
@@ -253,8 +253,8 @@ typedef struct {
 } band;
 
 /* Steps [k, k + steps) of `panels` panels from `column`; columns beyond the last are zeros. */
-SXV_LEVELS static void pack_band(const product *w, int64_t batch, int64_t column, int64_t panels,
-                                 int64_t k, int64_t steps, band *to)
+SX_LEVELS static void pack_band(const product *w, int64_t batch, int64_t column, int64_t panels,
+                                int64_t k, int64_t steps, band *to)
 {
     const sxv_product *p = w->p;
     double row[BAND * COLUMNS_MAX / 2] = {0}; /* or twice as many floats */

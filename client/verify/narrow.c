@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 
 #define CHUNK 256
 #define ERROR 0x1p-40      /* of what is computed here, relative to itself */
@@ -19,7 +19,7 @@
     }                                     \
     return true
 
-SXV_LEVELS static bool run_exact(sx_op op, const float *x, const float *y, int64_t count, float *to)
+SX_LEVELS static bool run_exact(sx_op op, const float *x, const float *y, int64_t count, float *to)
 {
     switch ((int)op) {
     case SX_OP_NEGATE: EACH(-x[i]);
@@ -63,14 +63,14 @@ static inline double exp_of(double x)
     return sum;
 }
 
-SXV_LEVELS static void run_exp(const float *restrict x, int64_t count, double *restrict near)
+SX_LEVELS static void run_exp(const float *restrict x, int64_t count, double *restrict near)
 {
     for (int64_t i = 0; i < count; i++) {
         near[i] = exp_of((double)x[i]);
     }
 }
 
-SXV_LEVELS static void run_logistic(const float *restrict x, int64_t count, double *restrict near)
+SX_LEVELS static void run_logistic(const float *restrict x, int64_t count, double *restrict near)
 {
     for (int64_t i = 0; i < count; i++) {
         near[i] = 1 / (1 + exp_of(-(double)x[i]));
@@ -78,8 +78,8 @@ SXV_LEVELS static void run_logistic(const float *restrict x, int64_t count, doub
 }
 
 /* erf or tanh by the polynomial about the next centre. */
-SXV_LEVELS static void run_odd(const sxv_narrow *restrict n, const float *restrict x, int64_t count,
-                               double *restrict near)
+SX_LEVELS static void run_odd(const sxv_narrow *restrict n, const float *restrict x, int64_t count,
+                              double *restrict near)
 {
     const double end = n->end;
     for (int64_t i = 0; i < count; i++) {
@@ -101,8 +101,8 @@ SXV_LEVELS static void run_odd(const sxv_narrow *restrict n, const float *restri
 
 /* `unsure` where the C library has to tell: beyond `most`, and where what is a little less is rounded to another number
  * than what is a little more. */
-SXV_LEVELS static bool round_near(const double *restrict near, const float *restrict x, float most,
-                                  int64_t count, float *restrict to, int32_t *restrict unsure)
+SX_LEVELS static bool round_near(const double *restrict near, const float *restrict x, float most,
+                                 int64_t count, float *restrict to, int32_t *restrict unsure)
 {
     int32_t any = 0;
     for (int64_t i = 0; i < count; i++) {

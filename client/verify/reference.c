@@ -1,7 +1,7 @@
 #include "client/verify/reference.h"
 
 #include "client/runtime/pages.h"
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "client/verify/step.h"
 #include "core/base/rng.h"
 #include "core/ir/program.h"
@@ -128,7 +128,7 @@ typedef struct {
     sx_cell *to;
 } widening;
 
-SXV_LEVELS static void widen(void *self, uint32_t thread, int64_t first, int64_t last)
+SX_LEVELS static void widen(void *self, uint32_t thread, int64_t first, int64_t last)
 {
     const widening *w = self;
     const float *from = w->from;

@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "client/verify/fast.h"
+#include "core/base/fast.h"
 #include "client/verify/step.h"
 
 static void strides_of(const sx_type *type, int64_t stride[SX_RANK_MAX])
@@ -53,17 +53,17 @@ static bool view_of(const sxv_step *s, view *v)
             }                                 \
         }                                     \
     } while (0)
-SXV_LEVELS static void copy_floats(float *to, const float *from, int64_t n, int64_t step)
+SX_LEVELS static void copy_floats(float *to, const float *from, int64_t n, int64_t step)
 {
     COPY(from[at]);
 }
 
-SXV_LEVELS static void copy_cells(sx_cell *to, const sx_cell *from, int64_t n, int64_t step)
+SX_LEVELS static void copy_cells(sx_cell *to, const sx_cell *from, int64_t n, int64_t step)
 {
     COPY(from[at]);
 }
 
-SXV_LEVELS static void copy_widened(sx_cell *to, const float *from, int64_t n, int64_t step)
+SX_LEVELS static void copy_widened(sx_cell *to, const float *from, int64_t n, int64_t step)
 {
     COPY((sx_cell){.f = (double)from[at]});
 }

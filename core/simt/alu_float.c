@@ -4,6 +4,7 @@
  */
 #include <math.h>
 
+#include "core/base/fast.h"
 #include "core/simt/alu_inside.h"
 
 const sx_ptx_format *sx_ptx_format_of(sx_ptx_modifier type)
@@ -54,57 +55,39 @@ static inline uint64_t finish(const sx_ptx_alu *alu, float x)
     return x != x ? sx_ptx_f32_format.nan : sx_ptx_f32_bits(x);
 }
 
-/* One rounding in f64 to the odd neighbour leaves the rounding to f32 as if it were the only one (Boldo and
- * Melquiond 2008); the product is exact in f64. */
-static inline float fused(float x, float y, float z)
-{
-    double product = (double)x * (double)y;
-    double sum = product + (double)z;
-    double part = sum - product;
-    double error = (product - (sum - part)) + ((double)z - part);
-    int64_t bits;
-    memcpy(&bits, &sum, sizeof(bits));
-    bool finite = sum - sum == 0.0;
-    if (finite && error != 0.0 && (bits & 1) == 0) {
-        bits += (error > 0.0) == (sum > 0.0) ? 1 : -1;
-        memcpy(&sum, &bits, sizeof(sum));
-    }
-    return (float)sum;
-}
-
-#define NEAREST(name, value)                                                       \
-    static void name(const sx_ptx_alu *alu, sx_ptx_word *const *result,            \
-                     const sx_ptx_word *const *operand, uint32_t active)           \
-    {                                                                              \
-        sx_ptx_word out;                                                           \
-        SX_PTX_EACH_LANE(i)                                                        \
-        {                                                                          \
-            float x = sx_ptx_f32(operand[0]->lane[i]);                             \
-            float y = sx_ptx_f32(operand[1]->lane[i]);                             \
-            float d = (value);                                                     \
-            out.lane[i] = d != d ? sx_ptx_f32_format.nan : sx_ptx_f32_bits(d);     \
-        }                                                                          \
-        (void)alu;                                                                 \
-        sx_ptx_put_lanes(result[0], &out, active);                                 \
-    }                                                                              \
-    static void name##_flushed(const sx_ptx_alu *alu, sx_ptx_word *const *result,  \
-                               const sx_ptx_word *const *operand, uint32_t active) \
-    {                                                                              \
-        sx_ptx_word out;                                                           \
-        SX_PTX_EACH_LANE(i)                                                        \
-        {                                                                          \
-            float x = flush(alu, sx_ptx_f32(operand[0]->lane[i]));                 \
-            float y = flush(alu, sx_ptx_f32(operand[1]->lane[i]));                 \
-            out.lane[i] = finish(alu, (value));                                    \
-        }                                                                          \
-        sx_ptx_put_lanes(result[0], &out, active);                                 \
+#define NEAREST(name, value)                                                                 \
+    SX_LEVELS static void name(const sx_ptx_alu *alu, sx_ptx_word *const *result,            \
+                               const sx_ptx_word *const *operand, uint32_t active)           \
+    {                                                                                        \
+        sx_ptx_word out;                                                                     \
+        SX_PTX_EACH_LANE(i)                                                                  \
+        {                                                                                    \
+            float x = sx_ptx_f32(operand[0]->lane[i]);                                       \
+            float y = sx_ptx_f32(operand[1]->lane[i]);                                       \
+            float d = (value);                                                               \
+            out.lane[i] = d != d ? sx_ptx_f32_format.nan : sx_ptx_f32_bits(d);               \
+        }                                                                                    \
+        (void)alu;                                                                           \
+        sx_ptx_put_lanes(result[0], &out, active);                                           \
+    }                                                                                        \
+    SX_LEVELS static void name##_flushed(const sx_ptx_alu *alu, sx_ptx_word *const *result,  \
+                                         const sx_ptx_word *const *operand, uint32_t active) \
+    {                                                                                        \
+        sx_ptx_word out;                                                                     \
+        SX_PTX_EACH_LANE(i)                                                                  \
+        {                                                                                    \
+            float x = flush(alu, sx_ptx_f32(operand[0]->lane[i]));                           \
+            float y = flush(alu, sx_ptx_f32(operand[1]->lane[i]));                           \
+            out.lane[i] = finish(alu, (value));                                              \
+        }                                                                                    \
+        sx_ptx_put_lanes(result[0], &out, active);                                           \
     }
 NEAREST(add, x + y)
 NEAREST(sub, x - y)
 NEAREST(mul, x *y)
 
-static void fma_nearest(const sx_ptx_alu *alu, sx_ptx_word *const *result,
-                        const sx_ptx_word *const *operand, uint32_t active)
+SX_LEVELS static void fma_nearest(const sx_ptx_alu *alu, sx_ptx_word *const *result,
+                                  const sx_ptx_word *const *operand, uint32_t active)
 {
     sx_ptx_word out;
     SX_PTX_EACH_LANE(i)
@@ -112,7 +95,7 @@ static void fma_nearest(const sx_ptx_alu *alu, sx_ptx_word *const *result,
         float x = flush(alu, sx_ptx_f32(operand[0]->lane[i]));
         float y = flush(alu, sx_ptx_f32(operand[1]->lane[i]));
         float z = flush(alu, sx_ptx_f32(operand[2]->lane[i]));
-        out.lane[i] = finish(alu, fused(x, y, z));
+        out.lane[i] = finish(alu, fmaf(x, y, z));
     }
     sx_ptx_put_lanes(result[0], &out, active);
 }
@@ -265,6 +248,7 @@ static void run_halves(const sx_ptx_alu *alu, sx_ptx_word *const *result,
                                             const uint64_t[3]))
 {
     const sx_ptx_format *format = sx_ptx_format_of(alu->type);
+    SX_ASSERT(format != NULL);
     uint64_t low = format->bits == 64 ? UINT64_MAX : (UINT64_C(1) << format->bits) - 1;
     sx_ptx_word out = {{0}};
     SX_PTX_EACH_LANE(i)

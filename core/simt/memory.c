@@ -36,25 +36,27 @@ uint64_t sx_ptx_address(const sx_ptx_step *s, uint32_t nth, uint32_t lane)
 }
 
 /* ---- what accesses cost ---- */
-/* The most words of one bank among those that `count` lanes access from `first` on. */
+/* The most words of one bank among those that `count` lanes access from `first` on: each lane `words` of them, of as
+ * many banks, a power of two whose multiple the first one is. So banks that are accessed together are looked at once. */
 static uint32_t passes_of(const uint64_t *offset, uint32_t lanes, uint32_t first, uint32_t count,
                           uint32_t words)
 {
     uint64_t word[BANKS][SX_PTX_LANES]; /* of each bank, in_bank of them */
-    uint32_t in_bank[BANKS] = {0}, most = 0;
+    uint32_t in_bank[BANKS] = {0}, most = 0, shift = (uint32_t)__builtin_ctz(words * BANK_BYTES);
     for (uint32_t lane = first; lane < first + count; lane++) {
-        for (uint32_t k = 0; (lanes >> lane & 1) != 0 && k < words; k++) {
-            uint64_t at = offset[lane] / BANK_BYTES + k;
-            uint32_t bank = at % BANKS, n = in_bank[bank], i = 0;
-            while (i < n && word[bank][i] != at) {
-                i++;
-            }
-            if (i == n) {
-                SX_ASSERT(n < SX_PTX_LANES);
-                word[bank][n] = at;
-                in_bank[bank] = ++n;
-                most = n > most ? n : most;
-            }
+        uint64_t at = offset[lane] >> shift;
+        uint32_t bank = (uint32_t)at & (BANKS / words - 1), n = in_bank[bank], i = 0;
+        if ((lanes >> lane & 1) == 0) {
+            continue;
+        }
+        while (i < n && word[bank][i] != at) {
+            i++;
+        }
+        if (i == n) {
+            SX_ASSERT(n < SX_PTX_LANES);
+            word[bank][n] = at;
+            in_bank[bank] = ++n;
+            most = n > most ? n : most;
         }
     }
     return most;
@@ -64,7 +66,7 @@ void sx_ptx_count_passes(sx_ptx_machine *m, const uint64_t *offset, uint32_t lan
 {
     uint32_t words = (size + BANK_BYTES - 1) / BANK_BYTES;
     uint32_t at_once = SX_PTX_LANES / words;
-    SX_ASSERT(words > 0 && words <= 4);
+    SX_ASSERT(words > 0 && words <= 4 && (words & (words - 1)) == 0);
     for (uint32_t first = 0; first < SX_PTX_LANES; first += at_once) {
         uint32_t passes = passes_of(offset, lanes, first, at_once, words);
         m->outcome->statistics.shared_passes += passes;
@@ -240,10 +242,12 @@ static sx_code convert_address(const sx_ptx_step *s)
     case SX_PTX_SPACE_CONST: window = SX_PTX_WINDOW_CONST; break;
     case SX_PTX_SPACE_PARAM: window = SX_PTX_WINDOW_PARAM; break;
     case SX_PTX_SPACE_GLOBAL: break;
-    default:
+    default: {
+        char name[SX_PTX_INSN_TEXT_MAX];
         return SX_FAIL(s->m->cx, SX_UNIMPLEMENTED,
-                       "kernel %s, instruction %u: addresses of this memory are not interpreted",
-                       s->m->kernel->name, s->insn);
+                       "kernel %s, %s: addresses of this memory are not interpreted",
+                       s->m->kernel->name, sx_ptx_insn_name(s->m, s->insn, name));
+    }
     }
     const sx_ptx_word *from = sx_ptx_operand_word(s, 0);
     sx_ptx_word *result = sx_ptx_result(s, 0);

@@ -3,10 +3,11 @@
  * Instructions that threads execute together are met in two steps: a thread that comes to one waits there, and
  * the last of them executes it for all.
  */
+#include "core/base/fast.h"
 #include "core/simt/machine.h"
 
 /* ---- which lanes ---- */
-static uint32_t lanes_at(const sx_ptx_warp *w, uint32_t lanes, uint32_t pc)
+SX_LEVELS static uint32_t lanes_at(const sx_ptx_warp *w, uint32_t lanes, uint32_t pc)
 {
     uint32_t at = 0;
     for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
@@ -16,20 +17,22 @@ static uint32_t lanes_at(const sx_ptx_warp *w, uint32_t lanes, uint32_t pc)
 }
 
 /* Threads that fell behind go first, so that they meet the others again; with a seed any may, now and then. */
-static uint32_t choose_pc(sx_ptx_machine *m, const sx_ptx_warp *w)
+static uint32_t choose_lanes(sx_ptx_machine *m, const sx_ptx_warp *w, uint32_t *at)
 {
-    uint32_t pc = UINT32_MAX;
-    for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
+    uint32_t pc = w->pc[__builtin_ctz(w->running)], lanes = lanes_at(w, w->running, pc);
+    uint32_t first = pc;
+    for (uint32_t i = 0; lanes != w->running && i < SX_PTX_LANES; i++) {
         pc = (w->running >> i & 1) != 0 && w->pc[i] < pc ? w->pc[i] : pc;
     }
     if (m->launch->seed != 0 && sx_rng_below(&m->rng, 8) == 0) {
         uint32_t lane = (uint32_t)sx_rng_below(&m->rng, SX_PTX_LANES);
         pc = (w->running >> lane & 1) != 0 ? w->pc[lane] : pc;
     }
-    return pc;
+    *at = pc;
+    return pc == first ? lanes : lanes_at(w, w->running, pc);
 }
 
-static void advance(sx_ptx_warp *w, uint32_t lanes)
+SX_LEVELS static void advance(sx_ptx_warp *w, uint32_t lanes)
 {
     for (uint32_t i = 0; i < SX_PTX_LANES; i++) {
         w->pc[i] += lanes >> i & 1;
@@ -241,7 +244,7 @@ static sx_code resolve(sx_ptx_machine *m, sx_ptx_warp *w)
 }
 
 /* ---- one instruction of some lanes ---- */
-static uint32_t passed_guard(const sx_ptx_step *s, uint32_t lanes)
+SX_LEVELS static uint32_t passed_guard(const sx_ptx_step *s, uint32_t lanes)
 {
     const sx_ptx_word *guard = &s->w->file[s->u->guard];
     uint32_t set = 0;
@@ -297,8 +300,7 @@ static bool is_control(uint8_t handler)
 
 static sx_code step(sx_ptx_machine *m, sx_ptx_warp *w)
 {
-    uint32_t pc = choose_pc(m, w);
-    uint32_t lanes = lanes_at(w, w->running, pc);
+    uint32_t pc, lanes = choose_lanes(m, w, &pc);
     SX_ASSERT(lanes != 0 && pc <= m->kernel->insn_count);
     sx_ptx_step s = {.m = m, .w = w, .u = &m->micro[pc], .insn = pc, .active = lanes};
     uint32_t executed = (uint32_t)__builtin_popcount(lanes);
