@@ -205,7 +205,8 @@ static bool runs_blocks(const sx_target *target)
 }
 
 /* Block schedules have half of the places. With a matrix instruction they come first, and those of the loop IR are left
- * for sx_search_rest; without one, those of the loop IR come in between, as cheap as they are. */
+ * for sx_search_rest; without one, those of the loop IR come in between, as cheap as they are, and what is dearer than
+ * half of the places is left: prices of blocks are the bound of the others then. */
 static sx_code search_contractions(sx_search_space *space)
 {
     const sx_analysis *a = space->a;
@@ -224,11 +225,17 @@ static sx_code search_contractions(sx_search_space *space)
     uint32_t places = result->keep;
     SX_TRY(search_block(space, matrix, (places + 1) / 2, result));
     result->keep = places;
-    if (matrix == NULL || result->best_count == 0) {
+    if (result->best_count == 0 || (matrix == NULL && space->rest)) {
         return sx_search_dot(space);
     }
-    result->matrix_count = result->best_count;
+    if (matrix == NULL) {
+        result->keep = result->best_count;
+        SX_TRY(sx_search_dot(space));
+        result->keep = places;
+    }
+    result->matrix_count = matrix != NULL ? result->best_count : 0;
     result->more = result->best_count < places;
+    result->dearer = matrix == NULL;
     return SX_OK;
 }
 
@@ -315,6 +322,34 @@ static sx_code search(sx_search_space *space)
     return SX_OK;
 }
 
+static bool is_among(const sx_search_result *result, const sx_schedule *schedule)
+{
+    bool among = false;
+    for (uint32_t i = 0; i < result->best_count && !among; i++) {
+        among = sx_schedule_equal(&result->best[i].schedule, schedule);
+    }
+    return among;
+}
+
+/* The schedules of all places, behind those that were found first. */
+static sx_code search_places(sx_search_space *space)
+{
+    sx_search_result *result = space->result, all = {.keep = result->keep};
+    all.floor_ns = result->floor_ns;
+    space->result = &all;
+    space->rest = true;
+    sx_code code = search(space);
+    space->result = result;
+    for (uint32_t i = 0; code == SX_OK && i < all.best_count; i++) {
+        if (result->best_count < result->keep && !is_among(result, &all.best[i].schedule)) {
+            result->best[result->best_count++] = all.best[i];
+        }
+    }
+    result->considered += all.considered;
+    result->more = result->dearer = false;
+    return code;
+}
+
 /* Schedules of the loop IR, behind those of blocks whatever they cost. */
 static sx_code search_rest(sx_search_space *space)
 {
@@ -350,7 +385,7 @@ static sx_code search_some(sx_ctx *cx, const sx_analysis *a, const sx_device *de
     if (device->target == NULL) {
         return SX_FAIL(cx, SX_UNIMPLEMENTED, "target %s: no code generator", device->name);
     }
-    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all, 0, SX_SIDES_BOTH};
+    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, all, 0, SX_SIDES_BOTH, false};
     return search(&space);
 }
 
@@ -365,8 +400,12 @@ sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *a, const sx_device *device
 {
     sx_device of_lanes = *device;
     of_lanes.lanes = sx_device_lanes(device, a->lane_bytes);
-    sx_search_space space = {cx, &of_lanes, a, rhs_constant, result, false, 0, SX_SIDES_BOTH};
-    return result->more ? search_rest(&space) : SX_OK;
+    sx_search_space space = {cx, &of_lanes,     a,    rhs_constant, result, false,
+                             0,  SX_SIDES_BOTH, false};
+    if (!result->more) {
+        return SX_OK;
+    }
+    return result->dearer ? search_places(&space) : search_rest(&space);
 }
 
 sx_code sx_search_smaller(sx_ctx *cx, const sx_analysis *a, const sx_device *device,

@@ -30,8 +30,8 @@ typedef struct {
     /* So many of them, the first ones, multiply by matrix instructions. They and the others are in ascending order of
      * cost each for themselves. */
     uint32_t matrix_count;
-    /* Places are left for schedules of the loop IR, which sx_search_rest puts there. */
-    bool more;
+    /* Places are left, which sx_search_rest fills: with those that are `dearer`, or with schedules of the loop IR. */
+    bool more, dearer;
     uint32_t considered; /* how many schedules the space has */
     /* Schedules that were not priced, because a part of them alone costs more than those that are kept. */
     uint32_t dropped_bound;
@@ -49,7 +49,8 @@ sx_code sx_search_kernel(sx_ctx *cx, const sx_analysis *analysis, const sx_devic
                          bool rhs_constant, uint32_t keep, sx_search_result *result);
 
 /* The same in two steps. Where matrix instructions come first, schedules of the loop IR are taken only if no block
- * schedule can be emitted, whatever they cost: the first step leaves them out and the second one finds them. */
+ * schedule can be emitted, whatever they cost: the first step leaves them out and the second one finds them. Where
+ * blocks without these compete with the loop IR, the first step has the cheapest half, the second one the others. */
 sx_code sx_search_first(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,
                         bool rhs_constant, uint32_t keep, sx_search_result *result);
 sx_code sx_search_rest(sx_ctx *cx, const sx_analysis *analysis, const sx_device *device,

@@ -13,6 +13,7 @@ typedef struct {
     /* Blocks by matrix instructions: the most elements of the result that a warp (or group) holds; 0: any. */
     int64_t held_max;
     sx_search_sides sides;
+    bool rest; /* all places are filled, where the first step leaves some for sx_search_rest */
 } sx_search_space;
 
 /* `count` points of the space are dropped in one phase, whose counter is given. */

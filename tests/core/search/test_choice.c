@@ -102,7 +102,12 @@ static void compare(const shape *s, const char *name, uint32_t keep)
     check_equal(s, name, &first, &all);
     check_equal(s, name, &first, &whole);
     check_whole_space(s, a, device, &first);
-    ck_assert(first.more == (first.matrix_count > 0 && first.best_count < keep));
+    ck_assert(first.more == (first.best_count < keep && (first.matrix_count > 0 || first.dearer)));
+    ck_assert(!first.dearer || (device->block_threads > 0 && first.matrix_count == 0));
+    for (uint32_t i = 1; first.dearer && i < whole.best_count; i++) {
+        ck_assert(whole.best[i - 1].cost_ns <= whole.best[i].cost_ns);
+        ck_assert(!sx_schedule_equal(&whole.best[i - 1].schedule, &whole.best[i].schedule));
+    }
     ck_assert(!whole.more && whole.best_count >= first.best_count);
     ck_assert_uint_le(all.dropped_bound, first.dropped_bound);
     dropped += first.dropped_bound - all.dropped_bound;
