@@ -524,10 +524,16 @@ sx_code sx_pipe_choose(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s, sx_p
     bool found;
     *c = (sx_pipe_choice){.verdict = {.text = "no candidate"}};
     c->rhs_constant = a->kind == SX_KERNEL_DOT && pipe->tensor[s->tensor[a->rhs]].constant;
-    SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, SX_SEARCH_KEEP, &c->search));
+    bool others = s->probe != NULL || pipe->measured.count > 0 || pipe->correction.kernels > 0;
+    uint32_t keep = others ? SX_SEARCH_KEEP : 1; /* the cheapest one mostly will do */
+    SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, keep, &c->search));
     SX_TRY(s->probe == NULL ? SX_OK : sx_pipe_choose_steady(cx, pipe, s, c));
     SX_TRY(sx_pipe_prefer_measured(cx, pipe, s, c));
     SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));
+    if (!found && keep == 1) {
+        SX_TRY(sx_search_first(cx, a, pipe->device, c->rhs_constant, SX_SEARCH_KEEP, &c->search));
+        SX_TRY(try_all(cx, pipe, s, false, 1, c, &found));
+    }
     while (!found && c->plan.refused > 0 && c->search.matrix_count > 0) {
         SX_TRY(sx_search_smaller(cx, a, pipe->device, &c->search));
         SX_TRY(try_all(cx, pipe, s, false, 0, c, &found));

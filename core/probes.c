@@ -277,12 +277,16 @@ sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
         pool->best_ns[k] = found->best[0].cost_ns;
         SX_TRY(sx_search_first(cx, there->analysis, pipe->device, c->rhs_constant, SX_SEARCH_KEEP,
                                found));
+        SX_TRY(found->dearer
+                   ? sx_search_rest(cx, there->analysis, pipe->device, c->rhs_constant, found)
+                   : SX_OK);
         for (uint32_t i = 0; i < found->best_count; i++) {
             pool_add(pipe, s, &found->best[i].schedule, pool);
         }
     }
     pool_price(cx, pipe, s, c->rhs_constant, pool);
     c->search.best_count = 0;
+    c->search.more = c->search.more && !c->search.dearer;
     double loss[SX_PIPE_PROBES_MAX + 1] = {0};
     while (c->search.best_count < SX_SEARCH_KEEP) {
         uint32_t next = 0;

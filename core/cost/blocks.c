@@ -582,6 +582,19 @@ static double least_results(const sx_block_problem *p, const sx_block_tiles *t,
     return s->each * (double)t->rows * (double)t->columns * each;
 }
 
+/* What blocks cost whose memory is never waited for, with no more bytes than are there, where a core holds so many:
+ * with fewer they take more rounds. */
+static double least_free_ns(const sx_block_problem *p, const sx_block_tiles *t,
+                            const sx_block_work *s, double all, double one, double held,
+                            double results)
+{
+    double rounds = sx_most(1, s->each / held);
+    double stage = sx_most(all, rounds * one) + rounds * BARRIER_CYCLES;
+    double cycles = least_begins(p, t, rounds) + s->stages * stage + results;
+    double ns = sx_model_overlap(cycles / p->device->ghz, sx_device_move_ns(p->device, p->bytes));
+    return (ns + p->device->launch_ns + p->after_ns) * ROUNDED;
+}
+
 /* What a core holds at once has no more warps than registers and threads allow. Half of the steps take half of the
  * cycles of units, latencies stay; so none has fewer cycles for a step of k than the most steps. */
 double sx_cost_block_warp_least(const sx_block_problem *p, const sx_block_tiles *t,
@@ -601,7 +614,7 @@ double sx_cost_block_warp_least(const sx_block_problem *p, const sx_block_tiles 
 /* As few cycles as with any number of stages, results as by the faster of threads and slots, and as few bytes as with
  * any raster, and from the second level as with the clusters of the tiles, which take no time here. */
 double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles *t,
-                                const sx_block_work *s)
+                                const sx_block_work *s, double enough)
 {
     const sx_device *device = p->device;
     double ring = (double)(int64_t)(device->shared_bytes / stage_bytes(p, t)); /* of a core */
@@ -609,20 +622,24 @@ double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles 
     double second = second_of(p, t, s->fetched);
     double all = s->each * sx_most(units, sx_most(s->port, second));
     double one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
-    double most = 0, cycles = 0;
-    for (uint32_t depth = 2; depth <= SX_BLOCK_DEPTH_MAX; depth++) {
-        double held = sx_least(s->held_most, (double)(int64_t)(ring / depth));
-        if (held < 1) {
-            break;
-        }
-        double of_depth = least_cycles(p, t, s, second, all, one, held, depth);
-        cycles = depth == 2 ? of_depth : sx_least(cycles, of_depth);
-        most = sx_most(most, held);
-    }
+    double results = least_results(p, t, s);
+    double most = sx_least(s->held_most, (double)(int64_t)(ring / 2)); /* with two stages */
     if (most < 1) {
         return 0; /* there is no such schedule */
     }
-    cycles += least_results(p, t, s);
+    double free_ns = least_free_ns(p, t, s, all, one, most, results);
+    if (free_ns >= enough) {
+        return free_ns;
+    }
+    double cycles = least_cycles(p, t, s, second, all, one, most, 2);
+    for (uint32_t depth = 3; depth <= SX_BLOCK_DEPTH_MAX; depth++) {
+        double held = sx_least(most, (double)(int64_t)(ring / depth));
+        if (held < 1) {
+            break;
+        }
+        cycles = sx_least(cycles, least_cycles(p, t, s, second, all, one, held, depth));
+    }
+    cycles += results;
     double at_once = sx_least(s->blocks, most * device->cores);
     double moving =
         sx_device_move_ns(device, least_bytes(p, t, s->row_blocks, s->column_blocks, at_once));

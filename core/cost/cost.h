@@ -119,9 +119,10 @@ void sx_block_work_any(const sx_block_problem *of_tiles, const sx_block_tiles *t
 /* sx_block_resident. */
 uint32_t sx_block_held(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                        const sx_block_work *work);
-/* None of these costs less. */
+/* None of these costs less. From `enough` on a bound is as good as any other: one that takes less time is given then.
+ * HUGE_VAL: none is. */
 double sx_cost_block_work_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
-                                const sx_block_work *work);
+                                const sx_block_work *work, double enough);
 /* Nor does one with fewer steps in a stage. It takes less time to find, and is further from the prices. `work` holds
  * one block at least. */
 double sx_cost_block_warp_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,

@@ -234,7 +234,9 @@ static sx_code price_depths(blocks *b)
         return sx_search_drop(b->space, &result->dropped_resources, (uint32_t)SX_COUNT(depths));
     }
     sx_block_tiles any = any_order(b);
-    if (!sx_search_wants(b->space, sx_cost_block_work_least(&b->of_tiles, &any, &b->work))) {
+    double enough = sx_search_dearest(b->space);
+    if (!sx_search_wants(b->space,
+                         sx_cost_block_work_least(&b->of_tiles, &any, &b->work, enough))) {
         return sx_search_drop(b->space, &result->dropped_bound, (uint32_t)SX_COUNT(depths));
     }
     for (uint32_t d = 0; d < SX_COUNT(depths); d++) {
@@ -301,12 +303,13 @@ static bool wants_steps(const blocks *b)
 static void bound_steps(blocks *b)
 {
     sx_block_tiles any = any_order(b);
+    double enough = sx_search_dearest(b->space);
     any.steps = b->steps_most;
     for (uint32_t i = 0; i < b->steps_count; i++) {
         sx_block_work work;
         sx_block_work_any(&b->of_tiles, &any, &work);
         b->steps_least[i] =
-            work.held_most > 0 ? sx_cost_block_work_least(&b->of_tiles, &any, &work) : 0;
+            work.held_most > 0 ? sx_cost_block_work_least(&b->of_tiles, &any, &work, enough) : 0;
         any.steps /= 2;
     }
 }

@@ -1,6 +1,8 @@
 /* space.h - the schedules of one kind of kernel, sieved. Internal to core/search. */
 #ifndef SX_CORE_SEARCH_SPACE_H
 #define SX_CORE_SEARCH_SPACE_H
+#include <math.h>
+
 #include "core/search/search.h"
 
 typedef struct {
@@ -21,6 +23,14 @@ sx_code sx_search_drop(sx_search_space *space, uint32_t *phase, uint32_t count);
 /* One schedule is priced and kept if it is among the best; one that costs so much, is. */
 sx_code sx_search_price(sx_search_space *space, const sx_schedule *schedule);
 sx_code sx_search_keep(sx_search_space *space, const sx_schedule *schedule, double ns);
+/* A schedule of this price would not be among the best; HUGE_VAL: any would. */
+static inline double sx_search_dearest(const sx_search_space *space)
+{
+    const sx_search_result *result = space->result;
+    bool any = space->all || result->best_count < result->keep;
+    return any ? HUGE_VAL : result->best[result->keep - 1].cost_ns;
+}
+
 /* Would a schedule of this price be among the best? */
 static inline bool sx_search_wants(const sx_search_space *space, double ns)
 {

@@ -1,5 +1,7 @@
 #include "tests/lib/block_sweep.h"
 
+#include <math.h>
+
 #include "core/base/grid.h"
 
 #define RASTER_MOST 16
@@ -28,7 +30,7 @@ static double work_least(const sweep *s, const sx_block_tiles *any)
     sx_block_work work;
     sx_block_problem_of_tiles(&s->problem, any, &of_tiles);
     sx_block_work_of(&of_tiles, any, &work);
-    return sx_cost_block_work_least(&of_tiles, any, &work);
+    return sx_cost_block_work_least(&of_tiles, any, &work, HUGE_VAL);
 }
 
 /* The bound of all steps of a stage from the most on, and the one of all warps. */
@@ -43,7 +45,7 @@ static double warps_least(const sweep *s, const sx_block_tiles *any)
     double least = sx_cost_block_warp_least(&of_tiles, &most, &work);
     if (!sx_block_by_engine(any)) {
         sx_block_work_any(&of_tiles, any, &work);
-        least = larger(least, sx_cost_block_work_least(&of_tiles, any, &work));
+        least = larger(least, sx_cost_block_work_least(&of_tiles, any, &work, HUGE_VAL));
     }
     return least;
 }
