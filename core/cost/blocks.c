@@ -582,17 +582,14 @@ static double least_results(const sx_block_problem *p, const sx_block_tiles *t,
     return s->each * (double)t->rows * (double)t->columns * each;
 }
 
-/* What blocks cost whose memory is never waited for, with no more bytes than are there, where a core holds so many:
- * with fewer they take more rounds. */
-static double least_free_ns(const sx_block_problem *p, const sx_block_tiles *t,
-                            const sx_block_work *s, double all, double one, double held,
-                            double results)
+/* Cycles of the busiest core whose memory is never waited for, where it holds so many blocks: with fewer they take more
+ * rounds. */
+static double least_free_cycles(const sx_block_problem *p, const sx_block_tiles *t,
+                                const sx_block_work *s, double all, double one, double held)
 {
     double rounds = sx_most(1, s->each / held);
     double stage = sx_most(all, rounds * one) + rounds * BARRIER_CYCLES;
-    double cycles = least_begins(p, t, rounds) + s->stages * stage + results;
-    double ns = sx_model_overlap(cycles / p->device->ghz, sx_device_move_ns(p->device, p->bytes));
-    return (ns + p->device->launch_ns + p->after_ns) * ROUNDED;
+    return least_begins(p, t, rounds) + s->stages * stage;
 }
 
 /* What a core holds at once has no more warps than registers and threads allow. Half of the steps take half of the
@@ -627,11 +624,16 @@ double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles 
     if (most < 1) {
         return 0; /* there is no such schedule */
     }
-    double free_ns = least_free_ns(p, t, s, all, one, most, results);
-    if (free_ns >= enough) {
-        return free_ns;
+    double at_once = sx_least(s->blocks, most * device->cores);
+    double moving =
+        sx_device_move_ns(device, least_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
+    double cycles = least_free_cycles(p, t, s, all, one, most) + results;
+    double ns = sx_model_overlap(cycles / device->ghz, moving);
+    double least = (sx_most(ns, p->floor_ns) + device->launch_ns + p->after_ns) * ROUNDED;
+    if (least >= enough) {
+        return least;
     }
-    double cycles = least_cycles(p, t, s, second, all, one, most, 2);
+    cycles = least_cycles(p, t, s, second, all, one, most, 2);
     for (uint32_t depth = 3; depth <= SX_BLOCK_DEPTH_MAX; depth++) {
         double held = sx_least(most, (double)(int64_t)(ring / depth));
         if (held < 1) {
@@ -639,11 +641,7 @@ double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles 
         }
         cycles = sx_least(cycles, least_cycles(p, t, s, second, all, one, held, depth));
     }
-    cycles += results;
-    double at_once = sx_least(s->blocks, most * device->cores);
-    double moving =
-        sx_device_move_ns(device, least_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
-    double ns = sx_model_overlap(cycles / device->ghz, moving);
+    ns = sx_model_overlap((cycles + results) / device->ghz, moving);
     return (sx_most(ns, p->floor_ns) + device->launch_ns + p->after_ns) * ROUNDED;
 }
 
