@@ -14,8 +14,8 @@ typedef struct {
     sxr_program *program;
     const sx_target *target;
     sx_emulator *emulator; /* NULL: the processor runs the code */
-    struct sxv_emulating *
-        emulating; /* [threads] what each thread of the program's pool has to itself; NULL: nothing */
+    /* [threads] What each thread of the program's pool has to itself; NULL: nothing. */
+    struct sxv_emulating *emulating;
     uint32_t threads;
 } sxr_executor;
 

@@ -37,7 +37,7 @@ uint64_t sx_ptx_address(const sx_ptx_step *s, uint32_t nth, uint32_t lane)
 
 /* ---- what accesses cost ---- */
 /* The most words of one bank among those that `count` lanes access from `first` on: each lane `words` of them, of as
- * many banks, a power of two whose multiple the first one is. So banks that are accessed together are looked at once. */
+ * many banks, a power of two whose multiple the first one is. So such banks are looked at once. */
 static uint32_t passes_of(const uint64_t *offset, uint32_t lanes, uint32_t first, uint32_t count,
                           uint32_t words)
 {

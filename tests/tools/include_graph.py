@@ -26,6 +26,8 @@ CIRCLES = {
         "onnx_write.h is what others include; onnx_writer.h is what the files of the writer share",
     ("client/operation/build", "client/operation/operation"):
         "operation.h is what others include; build.h is what the files of the folder share",
+    ("client/verify/emulation", "client/verify/execute"):
+        "execute.h is what others include; emulation.h is what the files behind it share, with its types",
     ("client/symplex", "client/symplex_inside", "client/symplex_session"):
         "symplex.h is what others include; symplex_inside.h and symplex_session.h are what the files behind it share, "
         "with its types",
