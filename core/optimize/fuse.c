@@ -534,6 +534,46 @@ static sx_code add_turned_attention(sx_fuser *f, uint32_t class_)
     return SX_OK;
 }
 
+/* Attention that was not chosen, rounded where it is written: by itself it gives f32, which lanes make. */
+static sx_code add_rounded(sx_fuser *f, uint32_t class_)
+{
+    const sx_eg *eg = &f->t->eg;
+    uint32_t n = class_;
+    do {
+        bool converts = eg->node[n].dead == 0 && sx_tensors_op(f->t, n) == SX_OP_CONVERT;
+        uint32_t of = converts ? sx_eg_child(eg, n, 0) : SX_EG_NONE;
+        uint32_t count = converts && f->choice[of] == SX_EG_NONE ? f->form[of].count : 0;
+        for (uint32_t i = 0; i < count; i++) {
+            sx_fuser_kernel k;
+            bool ok;
+            SX_TRY(sx_fuser_lift(f, n, &k, &ok));
+            SX_TRY(ok ? sx_fuser_inline(f, &k, 0, f->form[of].node[i], &ok) : SX_OK);
+            if (ok) {
+                SX_TRY(sx_fuser_grow(f, &k, 0));
+                sx_fuser_keep(&f->form[class_], k.node);
+            }
+        }
+        n = sx_eg_member_next(eg, n);
+    } while (n != class_);
+    return SX_OK;
+}
+
+/* The same for what a class is a view of. */
+static sx_code add_rounded_attention(sx_fuser *f, uint32_t class_)
+{
+    const sx_eg *eg = &f->t->eg;
+    uint32_t chosen = f->choice[class_];
+    SX_TRY(add_rounded(f, class_));
+    for (uint32_t n = sx_eg_member_next(eg, chosen); n != chosen; n = sx_eg_member_next(eg, n)) {
+        bool view = eg->node[n].dead == 0 && is_view(sx_tensors_op(f->t, n));
+        uint32_t behind = view ? sx_eg_child(eg, n, 0) : class_;
+        if (view && f->choice[behind] == SX_EG_NONE) {
+            SX_TRY(add_rounded(f, behind));
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code fuse_class(sx_fuser *f, uint32_t class_)
 {
     sx_fuser_kernel base;
@@ -555,9 +595,13 @@ static sx_code fuse_class(sx_fuser *f, uint32_t class_)
     if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_ONLINE) {
         SX_TRY(add_scores(f, &single, list));
     }
+    if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_MAP) {
+        SX_TRY(add_rounded_attention(f, class_));
+    }
     SX_TRY(add_online(f, f->choice[class_], list));
     SX_TRY(add_attention(f, class_, list));
     if (sx_body_kernel_kind(base.attr->body) == SX_KERNEL_DOT) {
+        SX_TRY(sx_fuser_narrow(f, &base, list));
         SX_TRY(add_turned_attention(f, class_));
         SX_TRY(sx_fuser_nest(f, &single, list));
     }

@@ -1,4 +1,4 @@
-/* fuser.h - the steps of fusion on one kernel while it grows; internal to fuse.c and nest.c. */
+/* fuser.h - the steps of fusion on one kernel while it grows; internal to fuse.c, nest.c and narrow.c. */
 #ifndef SX_CORE_OPTIMIZE_FUSER_H
 #define SX_CORE_OPTIMIZE_FUSER_H
 #include "core/fuse/fuse.h"
@@ -62,4 +62,6 @@ bool sx_fuser_has_logarithms(const sx_tensors *t);
 /* Contraction `k` as a nested one, where an operand is made of weights of attention that the logarithm of their
  * sum gives; with it the online sum that gives the logarithm. */
 sx_code sx_fuser_nest(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list);
+/* narrow.c: contraction `k`, lifted, with the conversions of its factors from bf16 or f16 computed inside. */
+sx_code sx_fuser_narrow(sx_fuser *f, const sx_fuser_kernel *k, sx_fuser_forms *list);
 #endif

@@ -78,7 +78,8 @@ struct sx_device;
 int sx_bench_each_gpu(const sx_bench_options *options, const char *prefix,
                       int (*run)(const sx_bench_options *options, const char *label,
                                  const struct sx_device *device));
-int sx_bench_skinny(const sx_bench_options *options); /* case "skinny" of sx_bench_ptx */
+int sx_bench_exported(const sx_bench_options *options); /* cases "exported-GPU" of sx_bench_ptx */
+int sx_bench_skinny(const sx_bench_options *options);   /* case "skinny" of sx_bench_ptx */
 int sx_bench_search(const sx_bench_options *options);
 int sx_bench_sort(const sx_bench_options *options);
 int sx_bench_torch(const sx_bench_options *options);

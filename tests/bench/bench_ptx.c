@@ -230,6 +230,7 @@ int sx_bench_ptx(const sx_bench_options *options)
         }
     }
     int status = sx_bench_skinny(options);
+    status = status == 0 ? sx_bench_exported(options) : status;
     status = status == 0 ? sx_bench_select(options) : status;
     return status != 0 ? status : sx_bench_suite(options);
 }
