@@ -1,11 +1,9 @@
 /* cases.c - a kernel for all values of an interval: the kernels that the lowering makes for each of them, put together.
  * Parts that are the same but for numbers are one part, and their numbers come when it is launched. */
-#include "core/kernels.h"
+#include "core/lowered.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "core/curves.h"
 
 #define SHAPES_MAX 64u /* parts of one kernel */
 _Static_assert(SHAPES_MAX <= SX_PARTS_MAX, "each shape is a part");
@@ -38,6 +36,7 @@ typedef struct {
 
 typedef struct {
     sx_ctx *cx;
+    const sx_pipe *pipe;
     sx_points points;
     uint32_t now; /* the point whose kernel is being added, by number */
     shape *shape;
@@ -49,20 +48,27 @@ typedef struct {
 
 /* ---- what parts are alike ---- */
 
-static uint64_t hash_words(uint64_t hash, const uint64_t *word, size_t count)
-{
-    return sx_hash64((sx_span){(const uint8_t *)word, count * sizeof(*word)}, hash);
-}
+#define HASH_ITEMS 32u /* that are hashed at once */
+#define HASH_WORDS 4u
 
+/* Of what makes parts alike that costs little to read. */
 static uint64_t hash_of(const sx_part *part)
 {
-    uint64_t hash = hash_words(0, (const uint64_t[]){part->item_count, part->addr_count}, 2);
+    uint64_t hash = (uint64_t)part->item_count << 32 | part->addr_count;
+    uint64_t word[HASH_ITEMS * HASH_WORDS];
+    uint32_t count = 0;
     for (uint32_t i = 0; i < part->item_count; i++) {
         const sx_item *item = &part->item[i];
         bool op = item->kind == SX_ITEM_OP;
-        const uint64_t word[] = {item->kind, op ? item->op : 0u, item->dst, op ? item->imm : 0u,
-                                 op && !sx_lop_has_number(item->op) ? (uint64_t)item->imm2 : 0u};
-        hash = hash_words(hash, word, SX_COUNT(word));
+        word[count++] = (uint64_t)item->kind << 32 | (uint64_t)item->dst;
+        word[count++] = op ? (uint64_t)item->op << 32 | (uint64_t)item->imm : 0u;
+        word[count++] = op && !sx_lop_has_number(item->op) ? (uint64_t)item->imm2 : 0u;
+        word[count++] = op ? (uint64_t)item->src[0] << 32 | item->src[1] : 0u;
+        if (count == SX_COUNT(word) || i + 1 == part->item_count) {
+            size_t bytes = count * sizeof(*word);
+            hash = sx_hash64((sx_span){(const uint8_t *)word, bytes}, hash);
+            count = 0;
+        }
     }
     return hash;
 }
@@ -215,8 +221,8 @@ static sx_code grow_numbers(sx_ctx *cx, int64_t **number, uint32_t capacity, uin
     return SX_OK;
 }
 
-/* One more point that has the part; its numbers come later. */
-static sx_code put_point(collection *c, shape *s, const sx_part *part)
+/* One more point that has the part; its other numbers come later. */
+static sx_code put_point(collection *c, shape *s, const int64_t grid[SX_CURVES_GRID])
 {
     uint32_t need = s->count + 1, before = s->capacity;
     void *point = s->point;
@@ -224,7 +230,7 @@ static sx_code put_point(collection *c, shape *s, const sx_part *part)
     s->point = point;
     for (uint32_t d = 0; d < SX_CURVES_GRID; d++) {
         SX_TRY(grow_numbers(c->cx, &s->grid[d], before, need));
-        s->grid[d][s->count] = part->grid[d];
+        s->grid[d][s->count] = grid[d];
     }
     for (uint32_t k = 1; k <= s->slot_count; k++) {
         SX_TRY(grow_numbers(c->cx, &s->moved[k], before, need));
@@ -233,12 +239,24 @@ static sx_code put_point(collection *c, shape *s, const sx_part *part)
     return SX_OK;
 }
 
+/* The place of a point among those of the shape, which ascend; their count: it is none of them. */
+static uint32_t find_point(const shape *s, uint32_t point)
+{
+    uint32_t low = 0, high = s->count;
+    while (low < high) {
+        uint32_t middle = low + (high - low) / 2;
+        low = s->point[middle] < point ? middle + 1 : low;
+        high = s->point[middle] < point ? high : middle;
+    }
+    return low < s->count && s->point[low] == point ? low : s->count;
+}
+
 static sx_code add_numbers(collection *c, shape *s, const sx_part *part)
 {
     parting parted[SX_COMES_SLOTS_MAX + 1];
     bool seen[SX_COMES_SLOTS_MAX + 1] = {false};
     uint32_t parted_count = 0, before = s->slot_count, now = s->count;
-    SX_TRY(put_point(c, s, part));
+    SX_TRY(put_point(c, s, part->grid));
     for (uint32_t k = 0; k < s->place_count; k++) {
         place *p = &s->place[k];
         int64_t moved = number_at(part, p) - p->here;
@@ -286,30 +304,6 @@ static sx_code add_part(collection *c, const sx_part *part)
 
 /* ---- the kernels of all values ---- */
 
-/* The kernel of the subject for one value, in memory of cx. */
-static sx_code lower_value(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                           const sx_schedule *schedule, const sx_pipe_point *value,
-                           sx_pipe_subject *there, sx_kernel **kernel)
-{
-    SX_TRY(sx_pipe_subject_at(cx, pipe, s, value, there));
-    sx_lowering what = {.kind = s->packs   ? SX_LOWER_PACK
-                                : s->moves ? SX_LOWER_MOVE
-                                           : SX_LOWER_FUSED,
-                        .name = s->name,
-                        .schedule = schedule};
-    if (s->moves) {
-        what.op = sx_graph_node(pipe->graph, (sx_node_id){s->node})->op;
-        what.attr = there->attr;
-        what.input = there->type;
-        what.input_count = s->count;
-        what.result = there->result;
-    } else {
-        what.analysis = there->analysis;
-        SX_TRY(sx_schedule_check(cx, schedule, there->analysis));
-    }
-    return sx_target_lower(cx, pipe->target, &what, kernel);
-}
-
 /* The largest workspace. Tensors are as large as they are for the highest values. */
 static sx_code add_sizes(collection *c, const sx_kernel *kernel)
 {
@@ -330,25 +324,56 @@ static sx_code add_sizes(collection *c, const sx_kernel *kernel)
     return SX_OK;
 }
 
-/* Lowers the kernel for a point in an arena of its own, and adds it. */
-static sx_code add_point(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
-                         const sx_schedule *schedule, uint32_t point, collection *c)
+/* Tells who listens how many values, or pairs of them, have been lowered, of all kernels. */
+static void tell(const sx_ctx *cx, const sx_pipe *pipe, const sx_points *points, uint32_t point)
 {
-    sx_arena outer = cx->arena;
-    sx_pipe_subject there;
-    sx_kernel *kernel;
-    const sx_pipe_point value = sx_points_at(&c->points, point);
-    c->now = point;
-    sx_arena_init(&cx->arena, outer.limit_bytes - outer.used_bytes);
-    sx_code code = lower_value(cx, pipe, s, schedule, &value, &there, &kernel);
-    sx_arena inner = cx->arena;
-    cx->arena = outer;
-    code = code == SX_OK ? add_sizes(c, kernel) : code;
-    for (uint32_t p = 0; code == SX_OK && p < kernel->part_count; p++) {
-        code = add_part(c, &kernel->part[p]);
+    const sx_pipe_memory *memory = pipe->memory;
+    uint64_t done = memory->kernel_done, kernels = memory->kernel_count;
+    kernels = kernels > done ? kernels : done + 1;
+    if (cx->progress != NULL && point % TELL_EVERY == 0) {
+        cx->progress(cx->progress_self, points->axis_count > 1 ? "pairs" : "values",
+                     done * points->count + point, kernels * points->count);
     }
-    sx_arena_fini(&inner);
-    return code;
+}
+
+/* The parts of an earlier point, with its numbers; but for grid[0], where that is not 0. */
+static sx_code add_like(collection *c, uint32_t like, int64_t grid)
+{
+    uint32_t parts = 0;
+    for (uint32_t k = 0; k < c->shape_count; k++) {
+        shape *s = &c->shape[k];
+        uint32_t at = find_point(s, like);
+        if (at == s->count) {
+            continue;
+        }
+        SX_TRY(put_point(
+            c, s,
+            (const int64_t[]){grid > 0 ? grid : s->grid[0][at], s->grid[1][at], s->grid[2][at]}));
+        for (uint32_t i = 1; i <= s->slot_count; i++) {
+            s->moved[i][s->count - 1] = s->moved[i][at];
+        }
+        parts++;
+    }
+    SX_ASSERT(parts > 0);
+    return SX_OK;
+}
+
+/* Adds the kernel of a point. */
+static sx_code add_point(void *self, const sx_lowered *lowered)
+{
+    collection *c = self;
+    const sx_kernel *kernel = lowered->kernel;
+    bool anew = lowered->like == SX_LOWERED_ANEW;
+    c->now = lowered->point;
+    tell(c->cx, c->pipe, &c->points, c->now);
+    SX_TRY(kernel != NULL ? add_sizes(c, kernel) : SX_OK);
+    if (!anew) {
+        return add_like(c, lowered->like, kernel != NULL ? kernel->part[0].grid[0] : 0);
+    }
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        SX_TRY(add_part(c, &kernel->part[p]));
+    }
+    return SX_OK;
 }
 
 /* ---- cases ---- */
@@ -449,7 +474,7 @@ static sx_code judge_at(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
     sx_pipe_subject there;
     sx_kernel *kernel, *settled;
     sx_verdict verdict = {.proven = false};
-    SX_TRY(lower_value(cx, pipe, s, schedule, value, &there, &kernel));
+    SX_TRY(sx_lowered_at(cx, pipe, s, schedule, value, &there, &kernel));
     SX_TRY(sx_kernel_settle(cx, kernel, &settled));
     SX_TRY(sx_kernel_check(cx, settled));
     SX_TRY(judge_settled(cx, pipe, s, schedule, &there, settled, &verdict));
@@ -593,23 +618,11 @@ static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_kernel **kerne
     return SX_OK;
 }
 
-/* Tells who listens how many values, or pairs of them, have been lowered, of all kernels. */
-static void tell(const sx_ctx *cx, const sx_pipe *pipe, const sx_points *points, uint32_t point)
-{
-    const sx_pipe_memory *memory = pipe->memory;
-    uint64_t done = memory->kernel_done, kernels = memory->kernel_count;
-    kernels = kernels > done ? kernels : done + 1;
-    if (cx->progress != NULL && point % TELL_EVERY == 0) {
-        cx->progress(cx->progress_self, points->axis_count > 1 ? "pairs" : "values",
-                     done * points->count + point, kernels * points->count);
-    }
-}
-
 /* The cases of a candidate, in memory of an arena that is given up, and what of them is kept, in that of `to`. */
 static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
                           const sx_schedule *schedule, sx_arena *to, sx_pipe_kept *kept)
 {
-    collection all = {.cx = cx, .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
+    collection all = {.cx = cx, .pipe = pipe, .shape = SX_NEW_ARRAY(cx, shape, SHAPES_MAX)};
     sx_pipe_cases cases = {.row = SX_NEW_ARRAY(cx, sx_module_case, CASES_MAX),
                            .number = SX_NEW_ARRAY(cx, sx_module_number, NUMBERS_MAX),
                            .capacity = CASES_MAX,
@@ -618,10 +631,7 @@ static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
         return cx->error.code;
     }
     SX_TRY(sx_points_make(cx, pipe->steady, &all.points));
-    for (uint32_t i = 0; i < all.points.count; i++) {
-        tell(cx, pipe, &all.points, i);
-        SX_TRY(add_point(cx, pipe, s, schedule, i, &all));
-    }
+    SX_TRY(sx_lowered_each(cx, pipe, s, schedule, &all.points, add_point, &all));
     kept->serves = true;
     if (is_same_for_all(&all)) {
         return SX_OK;

@@ -45,7 +45,7 @@ static sx_code subject_in(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
                           const sx_graph *graph, sx_node_id id, sx_pipe_subject *there)
 {
     const sx_node *node = sx_graph_node(graph, id);
-    sx_type *type = SX_NEW_ARRAY(cx, sx_type, SX_INPUTS_MAX);
+    sx_type *type = SX_NEW_ARRAY(cx, sx_type, node->input_count + 1);
     sx_attr *fused = SX_NEW(cx, sx_attr);
     sx_analysis *a = SX_NEW(cx, sx_analysis);
     if (type == NULL || fused == NULL || a == NULL) {

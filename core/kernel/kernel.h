@@ -220,6 +220,20 @@ uint32_t sx_analysis_turned_rows(const sx_analysis *a, uint32_t lanes);
 /* The innermost reduced dimension, or SX_NO_DIM. */
 uint32_t sx_view_inner_reduced(const sx_view *view);
 
+/* ---- extents for which programs are the same (alike.c) ---- */
+/* The dimension of an online sum, or of a nested contraction, whose points are a dimension of the grid for itself: the
+ * longest batch but for the last one. No lowering sees its extent but as the size of that grid (core/loop/lower.c
+ * hides it), so the program is the same one for all of them. SX_NO_DIM: there is none. */
+uint32_t sx_analysis_own(const sx_analysis *analysis);
+/* What lowerings read of an analysis, as words: two with equal words have the same kernel under any schedule, but for
+ * flops and bytes. With `own`, a dimension that sx_analysis_own gave, its extent is no part of them: kernels then
+ * differ in that dimension of the grid and in the sizes of arguments and results, too. false: nothing is said of it. */
+#define SX_ALIKE_WORDS                                                                     \
+    (7u * SX_FUSED_INSTRS_MAX + (SX_FUSED_ARGS_MAX + 6u) * (SX_RANK_MAX + 1u) + 2u * 64u + \
+     2u * SX_FUSED_RESULTS_MAX + 64u)
+bool sx_analysis_alike(const sx_analysis *analysis, uint32_t own, uint64_t word[SX_ALIKE_WORDS],
+                       uint32_t *count);
+
 /* ---- slices (slices.c) ---- */
 /* A contraction whose sum is cut in slices of k as two nodes. `partial` has the slices as a dimension of its batch; its
  * arguments are the two that are multiplied, its result is f32. `combine` is a row kernel that adds these sums up in

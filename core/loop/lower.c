@@ -5,9 +5,8 @@ _Static_assert(SX_LOOP_BUFFERS_MAX > SX_INPUTS_MAX, "of a concatenation");
 _Static_assert(SX_LOOP_BUFFERS_MAX > SX_FUSED_ARGS_MAX + SX_FUSED_RESULTS_MAX, "and a workspace");
 _Static_assert(SX_PARTS_MAX >= 2 * SX_INPUTS_MAX, "a concatenation has two for each operand");
 
-static sx_code add_buffers(sx_lower *l)
+static sx_code add_buffers(sx_lower *l, const sx_analysis *a)
 {
-    const sx_analysis *a = l->analysis;
     uint32_t staged = SX_NO_INSTR;
     int64_t packed = 0;
     if (a->kind == SX_KERNEL_DOT && sx_schedule_stage(l->schedule, a->rhs) != NULL) {
@@ -31,6 +30,56 @@ static sx_code add_buffers(sx_lower *l)
         uint32_t buffer = sx_kernel_add_buffer(l->kernel, SX_BUFFER_OUT, size);
         l->out_buffer = k == 0 ? buffer : l->out_buffer;
     }
+    return SX_OK;
+}
+
+/* A program that has a dimension of the grid for one of its own cannot depend on how long that is: it is not told. */
+static sx_code hide_own(sx_lower *l)
+{
+    uint32_t own = sx_analysis_own(l->analysis);
+    if (own == SX_NO_DIM) {
+        return SX_OK;
+    }
+    sx_analysis *hidden = SX_NEW(l->cx, sx_analysis);
+    if (hidden == NULL) {
+        return l->cx->error.code;
+    }
+    *hidden = *l->analysis;
+    l->own = own;
+    l->own_extent = hidden->view.extent[own];
+    hidden->view.extent[own] = hidden->extent[SX_ROLE_BATCH] = SX_LOWER_HIDDEN;
+    l->view = hidden->view;
+    l->analysis = hidden;
+    return SX_OK;
+}
+
+sx_code sx_loop_regrid(sx_ctx *cx, const sx_kernel *like, const sx_analysis *a, sx_kernel **kernel)
+{
+    uint32_t own = sx_analysis_own(a);
+    SX_ASSERT(own != SX_NO_DIM && like->buffer_count >= a->input_count + a->result_count);
+    sx_kernel *out = SX_NEW(cx, sx_kernel);
+    sx_part *part = SX_NEW_ARRAY(cx, sx_part, like->part_count);
+    if (out == NULL || part == NULL) {
+        return cx->error.code;
+    }
+    *out = *like;
+    out->part = part;
+    out->flops = a->flops;
+    out->bytes = a->bytes;
+    for (uint32_t p = 0; p < like->part_count; p++) {
+        part[p] = like->part[p];
+        part[p].grid[0] = a->view.extent[own];
+    }
+    for (uint32_t k = 0; k < a->input_count + a->result_count; k++) {
+        uint32_t result = k - a->input_count;
+        bool input = k < a->input_count;
+        sx_dtype dtype = input ? a->input[k].dtype : a->root_dtype[result];
+        int64_t elements =
+            input ? sx_tensor_elements(&a->input[k]) : sx_analysis_elements(a, result);
+        out->buffer[k].size = elements * sx_dtype_bytes(dtype);
+    }
+    SX_TRY(sx_kernel_check(cx, out));
+    *kernel = out;
     return SX_OK;
 }
 
@@ -60,7 +109,8 @@ sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
                     .lane_step = 1,
                     .lanes = sx_schedule_lanes(schedule)};
     SX_TRY(sx_kernel_make(cx, name, l->lanes, a->lane_bytes, &l->kernel));
-    SX_TRY(add_buffers(l));
+    SX_TRY(add_buffers(l, a));
+    SX_TRY(hide_own(l));
     l->kernel->flops = a->flops;
     l->kernel->bytes = a->bytes;
     l->vector_dim = a->lane;

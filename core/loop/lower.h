@@ -36,6 +36,10 @@ struct sx_lower {
     sx_dtype out_dtype;
     uint32_t out_buffer, out_result;
     uint32_t lanes;
+    /* The dimension that sx_analysis_own gives, and its extent, 0 where there is none: `view` and `analysis` have
+     * SX_LOWER_HIDDEN there. */
+    uint32_t own;
+    int64_t own_extent;
     /* The position: an index along each dimension of the view. */
     sx_affine at[SX_RANK_MAX];
     /* The dimension that runs across the lanes, or SX_NO_DIM. */
@@ -52,6 +56,9 @@ struct sx_lower {
     /* What the lowering at work keeps beside this; its own type. */
     void *self;
 };
+
+/* In place of an extent that no program may depend on. A loop of as many iterations is refused, and so is a buffer. */
+#define SX_LOWER_HIDDEN (SX_EXTENT_MAX + 1)
 
 /* numerics.c: the id of the numerics plan; `extent`: what of the reduced dimensions the bits depend on. */
 uint64_t sx_lower_numerics(const sx_lower *l, sx_kernel_kind kind, const int64_t *extent,

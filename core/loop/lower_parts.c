@@ -49,7 +49,9 @@ static cut plan_cut(const sx_lower *l, const uint32_t *outer, uint32_t outer_cou
     if (first > 0) {
         c.split = first - 1;
         c.piece = sx_max_i64(1, sx_min_i64(rows / product, extent[outer[c.split]]));
-        for (uint32_t k = 0; k + 1 < first; k++) {
+        bool known = l->own_extent > 0;
+        c.own = known ? l->own : SX_NO_DIM;
+        for (uint32_t k = 0; k + 1 < first && !known; k++) {
             if (c.own == SX_NO_DIM || extent[outer[k]] > extent[c.own]) {
                 c.own = outer[k];
             }
@@ -64,8 +66,9 @@ sx_code sx_lower_part(sx_lower *l, const sx_part_plan *plan, int64_t length, sx_
     memset(l->have, 0, sizeof(l->have));
     memset(l->pinned, 0, sizeof(l->pinned));
     bool own = plan->own != SX_NO_DIM;
-    sx_loop_begin_part(&l->b, l->cx, l->kernel, own ? l->view.extent[plan->own] : 1,
-                       plan->axis[0].count, plan->axis[1].count);
+    bool hidden = l->own_extent > 0 && plan->own == l->own;
+    int64_t points = !own ? 1 : hidden ? l->own_extent : l->view.extent[plan->own];
+    sx_loop_begin_part(&l->b, l->cx, l->kernel, points, plan->axis[0].count, plan->axis[1].count);
     if (own) {
         l->at[plan->own].coef[0] = 1;
     }
