@@ -531,6 +531,54 @@ SYMPLEX_API symplex_code symplex_module_prepare(symplex_module *module, symplex_
 SYMPLEX_API symplex_code symplex_module_enqueue(symplex_module *module, void *stream,
                                                 symplex_error *error);
 
+/* ---- GPUs for callers without a CUDA library ----
+ *
+ * Who has one, as PyTorch, has memory and streams from there. Others get them here: a binding for a language that takes
+ * arrays of several libraries, for instance. */
+
+typedef struct {
+    int gpu;             /* its number, as CUDA counts them here */
+    char name[128];      /* as the driver has it: "NVIDIA H100 80GB HBM3" */
+    uint32_t capability; /* 90: compute capability 9.0 */
+    /* The row of `symplex-client targets` that it is, for symplex_program.target: "h100". Empty: none. */
+    char target[32];
+} symplex_gpu_info;
+/* What GPU a number is.
+ *   errors   SYMPLEX_ABSENT no driver, no GPU, or none of this number; SYMPLEX_UNIMPLEMENTED the driver lacks a
+ *            function; SYMPLEX_DENIED the driver's file is not trusted; SYMPLEX_SYSTEM */
+SYMPLEX_API symplex_code symplex_gpu_describe(int gpu, symplex_gpu_info *info,
+                                              symplex_error *error);
+
+/* Memory of the GPU that runs the module, aligned to 256 bytes, which is yours until symplex_module_device_free of the
+ * same module or of one that shares it; the module is closed after that. Freeing waits for all work on the GPU, as
+ * cuMemFree does; an address of 0 is allowed there.
+ *   errors   SYMPLEX_USAGE the processor runs the module; SYMPLEX_NOMEM with what was wanted and what is free;
+ *            SYMPLEX_SYSTEM */
+SYMPLEX_API symplex_code symplex_module_device_alloc(symplex_module *module, size_t size,
+                                                     uint64_t *address, symplex_error *error);
+SYMPLEX_API symplex_code symplex_module_device_free(symplex_module *module, uint64_t address,
+                                                    symplex_error *error);
+/* Copies memory of that GPU to the host, after what symplex_module_mark remembers, and waits.
+ *   errors   SYMPLEX_USAGE the processor runs the module, or no memory; SYMPLEX_INPUT not memory of this GPU;
+ *            SYMPLEX_SYSTEM */
+SYMPLEX_API symplex_code symplex_module_device_read(symplex_module *module, uint64_t address,
+                                                    void *memory, size_t size,
+                                                    symplex_error *error);
+
+/* Streams in order, without waiting on the host. The module remembers how far a stream has come (mark, behind a run
+ * that was enqueued there); later work on another stream waits for the last mark (follow), as do
+ * symplex_module_prepare, symplex_module_run, what is done with state, and symplex_module_close by themselves. A stream
+ * that is being captured
+ * is not marked and follows nothing: whoever launches the graph has it in order. symplex_module_order: what is put on
+ * `then` later waits for what is on `first` now.
+ *   errors   SYMPLEX_USAGE the processor runs the module; SYMPLEX_SYSTEM */
+SYMPLEX_API symplex_code symplex_module_mark(symplex_module *module, void *stream,
+                                             symplex_error *error);
+SYMPLEX_API symplex_code symplex_module_follow(symplex_module *module, void *stream,
+                                               symplex_error *error);
+SYMPLEX_API symplex_code symplex_module_order(symplex_module *module, void *first, void *then,
+                                              symplex_error *error);
+
 typedef struct {
     int passed;
     uint64_t elements; /* compared */

@@ -37,6 +37,8 @@ sx_code sxg_library_find(sx_ctx *cx, sxg_library *library);
  *   errors   SX_ABSENT no driver, no GPU; SX_UNIMPLEMENTED the GPUs that there are have less, or the driver
  *            lacks a function; SX_DENIED the driver's file is not trusted; SX_SYSTEM */
 sx_code sxg_find(sx_ctx *cx, uint32_t capability, sxg_info *info);
+/* The GPU of this number. Nothing is kept.  errors  SX_ABSENT there is none of this number; as sxg_find */
+sx_code sxg_describe(sx_ctx *cx, int ordinal, sxg_info *info);
 void sxg_close(SX_TAKE sxg_gpu *gpu); /* NULL is allowed; frees what is left of memory and code */
 /* The same GPU with a stream of its own.  errors  as sxg_find, and SX_NOMEM */
 sx_code sxg_open(sx_ctx *cx, uint32_t capability, sxg_gpu **gpu);
@@ -140,6 +142,18 @@ sx_code sxg_graph_end(sx_ctx *cx, sxg_gpu *gpu, sx_code code, void **graph);
 /* Does all that was kept, in its order. */
 sx_code sxg_graph_launch(sx_ctx *cx, sxg_gpu *gpu, void *graph);
 void sxg_graph_free(sxg_gpu *gpu, void *graph); /* NULL is allowed */
+
+/* ---- streams in order: between sxg_enter and sxg_leave, whatever stream was entered ---- */
+
+/* What is put on `then` from now on waits for what is on `first` now.  errors  SX_SYSTEM */
+sx_code sxg_order(sx_ctx *cx, sxg_gpu *gpu, void *first, void *then);
+/* Remembers how far the stream has come; nothing where it is being captured.  errors  SX_SYSTEM */
+sx_code sxg_mark(sx_ctx *cx, sxg_gpu *gpu, void *stream);
+/* What is put on `stream` from now on waits for what the last mark remembers. Nothing where there was no mark, and
+ * where the stream is being captured: whoever launches the graph has it in order.  errors  SX_SYSTEM */
+sx_code sxg_follow(sx_ctx *cx, sxg_gpu *gpu, void *stream);
+/* The same for the GPU's own stream. */
+sx_code sxg_follow_own(sx_ctx *cx, sxg_gpu *gpu);
 
 /* ---- time ---- */
 

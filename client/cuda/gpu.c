@@ -12,6 +12,7 @@ enum {
     ATTRIBUTE_MINOR = 76,
     ATTRIBUTE_BLOCK_SHARED_BYTES = 97, /* that a function may be allowed */
     STREAM_NON_BLOCKING = 1,
+    EVENT_DISABLE_TIMING = 2,
     POINTER_DEVICE_ORDINAL = 9,
     ERROR_OUT_OF_MEMORY = 2,
     ERROR_UNAVAILABLE = 46,
@@ -115,6 +116,24 @@ sx_code sxg_library_find(sx_ctx *cx, sxg_library *library)
     return SX_OK;
 }
 
+sx_code sxg_describe(sx_ctx *cx, int ordinal, sxg_info *info)
+{
+    sxg_driver driver = {.version = 0};
+    int count = 0;
+    SX_TRY(sxg_driver_open(cx, &driver));
+    int status = driver.device_count(&count);
+    if (status != 0) {
+        return sxg_driver_fail(cx, &driver, "counting GPUs", status);
+    }
+    if (ordinal < 0 || ordinal >= count) {
+        return SX_FAIL(cx, SX_ABSENT, "there is no GPU %d, the CUDA driver finds %d", ordinal,
+                       count);
+    }
+    SX_TRY(read_info(cx, &driver, ordinal, info));
+    info->count = count;
+    return SX_OK;
+}
+
 sx_code sxg_find(sx_ctx *cx, uint32_t capability, sxg_info *info)
 {
     sxg_driver driver = {.version = 0};
@@ -160,7 +179,7 @@ static sx_code start(sx_ctx *cx, sxg_gpu *gpu)
     SX_TRY(sxg_enter(cx, gpu));
     status = gpu->driver.stream_create(&gpu->own, STREAM_NON_BLOCKING);
     for (uint32_t i = 0; status == 0 && i < SX_COUNT(gpu->event); i++) {
-        status = gpu->driver.event_create(&gpu->event[i], 0);
+        status = gpu->driver.event_create(&gpu->event[i], i > SXG_END ? EVENT_DISABLE_TIMING : 0);
     }
     sxg_leave(gpu);
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "starting the GPU", status);
@@ -316,23 +335,73 @@ sx_code sxg_sync(sx_ctx *cx, sxg_gpu *gpu)
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "work on the GPU", status);
 }
 
+/* ---- streams in order ---- */
+
+/* `stream` waits for the event. */
+static sx_code wait_for(sx_ctx *cx, sxg_gpu *gpu, sxg_event event, void *stream)
+{
+    int status = gpu->driver.stream_wait(stream, gpu->event[event], 0);
+    return status == 0 ? SX_OK : sxg_fail(cx, gpu, "a stream that waits for another", status);
+}
+
+static sx_code is_captured(sx_ctx *cx, sxg_gpu *gpu, void *stream, bool *captured)
+{
+    int answer = 0, status = gpu->driver.stream_captured(stream, &answer);
+    *captured = answer != 0;
+    return status == 0 ? SX_OK : sxg_fail(cx, gpu, "asking for a stream", status);
+}
+
+sx_code sxg_order(sx_ctx *cx, sxg_gpu *gpu, void *first, void *then)
+{
+    if (first == then) {
+        return SX_OK;
+    }
+    int status = gpu->driver.event_record(gpu->event[SXG_ORDER], first);
+    return status == 0 ? wait_for(cx, gpu, SXG_ORDER, then)
+                       : sxg_fail(cx, gpu, "a stream that another waits for", status);
+}
+
+sx_code sxg_mark(sx_ctx *cx, sxg_gpu *gpu, void *stream)
+{
+    bool captured;
+    SX_TRY(is_captured(cx, gpu, stream, &captured));
+    if (captured) {
+        return SX_OK;
+    }
+    int status = gpu->driver.event_record(gpu->event[SXG_MARK], stream);
+    gpu->marked = gpu->marked || status == 0;
+    return status == 0 ? SX_OK : sxg_fail(cx, gpu, "marking a stream", status);
+}
+
+sx_code sxg_follow(sx_ctx *cx, sxg_gpu *gpu, void *stream)
+{
+    bool captured = false;
+    SX_TRY(gpu->marked ? is_captured(cx, gpu, stream, &captured) : SX_OK);
+    return gpu->marked && !captured ? wait_for(cx, gpu, SXG_MARK, stream) : SX_OK;
+}
+
+sx_code sxg_follow_own(sx_ctx *cx, sxg_gpu *gpu)
+{
+    return sxg_follow(cx, gpu, gpu->own);
+}
+
 /* ---- time ---- */
 
 sx_code sxg_time_begin(sx_ctx *cx, sxg_gpu *gpu)
 {
-    int status = gpu->driver.event_record(gpu->event[0], gpu->stream);
+    int status = gpu->driver.event_record(gpu->event[SXG_BEGIN], gpu->stream);
     return status == 0 ? SX_OK : sxg_fail(cx, gpu, "time on the GPU", status);
 }
 
 sx_code sxg_time_end(sx_ctx *cx, sxg_gpu *gpu, uint64_t *ns)
 {
     float ms = 0;
-    int status = gpu->driver.event_record(gpu->event[1], gpu->stream);
+    int status = gpu->driver.event_record(gpu->event[SXG_END], gpu->stream);
     if (status == 0) {
-        status = gpu->driver.event_sync(gpu->event[1]);
+        status = gpu->driver.event_sync(gpu->event[SXG_END]);
     }
     if (status == 0) {
-        status = gpu->driver.event_elapsed(&ms, gpu->event[0], gpu->event[1]);
+        status = gpu->driver.event_elapsed(&ms, gpu->event[SXG_BEGIN], gpu->event[SXG_END]);
     }
     if (status != 0) {
         return sxg_fail(cx, gpu, "time on the GPU", status);

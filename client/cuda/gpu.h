@@ -4,6 +4,9 @@
 #include "client/cuda/cuda.h"
 #include "client/cuda/driver.h"
 
+/* Two between which time is taken, one by which streams are put in order, and what sxg_mark remembers. */
+typedef enum { SXG_BEGIN, SXG_END, SXG_ORDER, SXG_MARK, SXG_EVENT_COUNT } sxg_event;
+
 struct sxg_gpu {
     sxg_driver driver;
     sxg_info info;
@@ -11,7 +14,8 @@ struct sxg_gpu {
     void *context; /* the primary one of the device, which others of this process may use, too */
     void *own;     /* its stream */
     void *stream;  /* where work goes now: that one, or one of the caller */
-    void *event[2];
+    void *event[SXG_EVENT_COUNT];
+    bool marked;    /* event[SXG_MARK] was recorded */
     char lost[512]; /* the error that ended its use; "" before */
 };
 

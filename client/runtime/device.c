@@ -60,6 +60,11 @@ const char *sxr_gpu(const sxr_program *program)
     return program->device != NULL ? sxg_info_of(program->device->gpu)->name : NULL;
 }
 
+sxg_gpu *sxr_gpu_of(const sxr_program *program)
+{
+    return program->device != NULL ? program->device->gpu : NULL;
+}
+
 int sxr_gpu_ordinal(const sxr_program *program)
 {
     return program->device != NULL ? sxg_info_of(program->device->gpu)->ordinal : -1;
@@ -186,6 +191,9 @@ void sxr_device_close(sxr_program *program)
     sx_ctx_init(&cx, 1 << 12);
     /* What a lost GPU held is gone; giving it back is asked for all the same. */
     bool entered = d->gpu != NULL && sxg_enter(&cx, d->gpu) == SX_OK;
+    if (entered && sxg_follow_own(&cx, d->gpu) == SX_OK) { /* runs that were marked use its code */
+        (void)sxg_sync(&cx, d->gpu);
+    }
     for (uint64_t k = 0; d->gpu != NULL && d->code != NULL && k < program->module.kernel_count;
          k++) {
         sxg_unload(d->gpu, d->code[k]);
@@ -210,6 +218,18 @@ void sxr_device_close(sxr_program *program)
 }
 
 /* ---- a run ---- */
+
+/* Makes the GPU current, and its own stream wait for runs on streams of the caller that were marked. */
+static sx_code enter(sx_ctx *cx, const sxr_program *program)
+{
+    sxg_gpu *gpu = program->device->gpu;
+    SX_TRY(sxg_enter(cx, gpu));
+    sx_code code = sxg_follow_own(cx, gpu);
+    if (code != SX_OK) {
+        sxg_leave(gpu);
+    }
+    return code;
+}
 
 static sx_code upload_state(sx_ctx *cx, sxr_program *program, uint32_t index)
 {
@@ -271,7 +291,7 @@ static sx_code download(sx_ctx *cx, sxr_program *program)
 
 static sx_code begin(sx_ctx *cx, sxr_program *program)
 {
-    SX_TRY(sxg_enter(cx, program->device->gpu));
+    SX_TRY(enter(cx, program));
     sx_code code = sxr_device_load(cx, program);
     code = code == SX_OK ? upload_kept(cx, program) : code;
     code = code == SX_OK ? upload(cx, program) : code;
@@ -363,7 +383,7 @@ const sxr_way sxr_way_gpu = {
 
 sx_code sxr_device_prepare_begin(sx_ctx *cx, sxr_program *program)
 {
-    SX_TRY(sxg_enter(cx, program->device->gpu));
+    SX_TRY(enter(cx, program));
     sx_code code = sxr_device_load(cx, program);
     code = code == SX_OK ? upload_kept(cx, program) : code;
     if (code != SX_OK) {
@@ -540,7 +560,7 @@ sx_code sxr_device_state_read(sx_ctx *cx, const sxr_program *program, uint32_t t
         memset(memory, 0, (size_t)size);
         return SX_OK;
     }
-    SX_TRY(sxg_enter(cx, d->gpu));
+    SX_TRY(enter(cx, program));
     sx_code code = sxg_download(cx, d->gpu, memory, d->at[tensor], size);
     code = code == SX_OK ? sxg_sync(cx, d->gpu) : code;
     sxg_leave(d->gpu);
@@ -551,7 +571,7 @@ sx_code sxr_device_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor
                                const void *memory, uint64_t size)
 {
     const struct sxr_device *d = program->device;
-    SX_TRY(sxg_enter(cx, d->gpu));
+    SX_TRY(enter(cx, program));
     sx_code code = sxg_upload(cx, d->gpu, d->at[tensor], memory, size);
     code = code == SX_OK ? sxg_sync(cx, d->gpu) : code;
     sxg_leave(d->gpu);

@@ -71,6 +71,8 @@ uint32_t sxr_threads(const sxr_program *program);
 /* The name of the GPU that runs the program, and its number; NULL and -1: the processor does. */
 const char *sxr_gpu(const sxr_program *program);
 int sxr_gpu_ordinal(const sxr_program *program);
+/* That GPU, for memory and streams of callers (client/cuda/cuda.h); NULL: the processor runs the program. */
+struct sxg_gpu *sxr_gpu_of(const sxr_program *program);
 /* The program's threads, for other work between its runs: two pools would wait in each other's way. */
 struct sxr_pool *sxr_pool_of(const sxr_program *program);
 

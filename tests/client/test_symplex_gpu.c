@@ -111,6 +111,77 @@ START_TEST(test_refusals)
 }
 END_TEST
 
+/* Streams of two users of the GPU, and the module's own. */
+START_TEST(test_streams_in_order)
+{
+    fake_user u, v;
+    int (*waits)(void *, void *, int);
+    size_t in = find(SYMPLEX_INPUT_TENSOR, "x"), out = find(SYMPLEX_OUTPUT_TENSOR, "y");
+    fake_user_begin(&u);
+    fake_user_begin(&v);
+    fake_find("fakeWaits", &waits);
+    uint64_t at = fake_user_memory(&u, x, sizeof(x)), to = 0;
+    ck_ok(symplex_module_device_alloc(module, sizeof(y), &to, &error));
+    ck_ok(symplex_module_bind_device(module, in, at, sizeof(x), &error));
+    ck_ok(symplex_module_bind_device(module, out, to, sizeof(y), &error));
+    ck_ok(symplex_module_follow(module, v.stream, &error)); /* nothing is marked */
+    ck_ok(symplex_module_order(module, u.stream, u.stream, &error));
+    ck_ok(symplex_module_prepare(module, &error));
+    ck_assert_int_eq(waits(v.stream, u.stream, 0), 0);
+    ck_assert_int_eq(waits(u.stream, u.stream, 0), 0);
+    ck_ok(symplex_module_enqueue(module, u.stream, &error));
+    ck_ok(symplex_module_mark(module, u.stream, &error));
+    ck_ok(symplex_module_follow(module, v.stream, &error));
+    ck_assert_int_eq(waits(v.stream, u.stream, 0), 1);
+    ck_ok(symplex_module_order(module, v.stream, u.stream, &error));
+    ck_assert_int_eq(waits(u.stream, v.stream, 0), 1);
+    fake_user_capture(&u); /* a graph is marked by whoever launches it */
+    ck_ok(symplex_module_follow(module, u.stream, &error));
+    ck_ok(symplex_module_enqueue(module, u.stream, &error));
+    ck_ok(symplex_module_mark(module, u.stream, &error));
+    fake_user_captured(&u);
+    ck_assert_int_eq(waits(u.stream, u.stream, 1), 0);
+    ck_ok(symplex_module_device_read(module, to, y, sizeof(y), &error));
+    ck_assert(y[5] == sx_gen_block_expected(grid, x, 1, 5));
+    ck_ok(symplex_module_run(module, &error)); /* on a stream of its own, which follows too */
+    ck_ok(symplex_module_device_free(module, to, &error));
+    ck_ok(symplex_module_device_free(module, 0, &error));
+    ck_fails(symplex_module_device_read(module, to, y, 4, &error), SYMPLEX_INPUT, "no address");
+    ck_fails(symplex_module_device_alloc(module, (size_t)1 << 40, &to, &error), SYMPLEX_NOMEM,
+             "memory of the caller");
+    ck_fails(symplex_module_mark(NULL, NULL, &error), SYMPLEX_USAGE, "no module");
+    fake_user_end(&v);
+    fake_user_end(&u);
+}
+END_TEST
+
+/* What the driver calls a GPU, and the row of the table that it is. */
+START_TEST(test_which_gpu)
+{
+    static const struct {
+        const char *settings, *target;
+    } known[] = {
+        {"name=NVIDIA_H100_80GB_HBM3 capability=90", "h100"},
+        {"name=NVIDIA_H200 capability=90", "h200"},
+        {"name=NVIDIA_A100-SXM4-40GB capability=80", "a100"},
+        {"name=NVIDIA_GeForce_RTX_4090 capability=89", "rtx4090"},
+        {"name=NVIDIA_RTX_A1000 capability=86", ""},      /* an A100 in its name alone */
+        {"name=NVIDIA_H1000 capability=90", ""},          /* another number */
+        {"name=NVIDIA_H100_80GB_HBM3 capability=89", ""}, /* not what an H100 is */
+    };
+    symplex_gpu_info info;
+    for (size_t i = 0; i < SX_COUNT(known); i++) {
+        ck_assert_int_eq(setenv("SX_FAKE_CUDA", known[i].settings, 1), 0);
+        ck_ok(symplex_gpu_describe(0, &info, &error));
+        ck_assert_msg(strcmp(info.target, known[i].target) == 0, "%s: %s", info.name, info.target);
+        ck_assert(info.gpu == 0 && strchr(info.name, '_') == NULL && info.capability >= 80);
+    }
+    ck_fails(symplex_gpu_describe(3, &info, &error), SYMPLEX_ABSENT, "there is no GPU 3");
+    ck_fails(symplex_gpu_describe(-1, &info, &error), SYMPLEX_ABSENT, "there is no GPU -1");
+    ck_fails(symplex_gpu_describe(0, NULL, &error), SYMPLEX_USAGE, "no place");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("symplex gpu");
@@ -118,6 +189,8 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, test_a_graph_of_runs);
     tcase_add_test(tcase, test_refusals);
+    tcase_add_test(tcase, test_streams_in_order);
+    tcase_add_test(tcase, test_which_gpu);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -5,6 +5,7 @@
  *   version=12040     what cuDriverGetVersion says (13000)
  *   capability=80     of its GPU (90)
  *   other=1           all memory is said to be of GPU 1
+ *   name=NAME         of its GPUs, with _ for spaces (Fake 0, Fake 1, ...)
  *   gpus=1            how many GPUs, of which all but the first have one more; 0: none
  *   memory=BYTES      of a GPU (1 GiB)
  *   cubin=FILE        PTX that it runs in place of any cubin, which must be for its capability; else it takes none
@@ -27,15 +28,17 @@
 
 #include "core/base/base.h"
 #include "core/simt/run.h"
+#include "tests/client/cuda/fake/driver.h"
+#include "tests/client/cuda/fake/events.h"
 #include "tests/client/cuda/fake/image.h"
 #include "tests/client/cuda/fake/map.h"
+#include "tests/client/cuda/fake/name.h"
 #include "tests/client/cuda/fake/time.h"
 
-#define API __attribute__((visibility("default"))) int
 #define ALLOCATIONS_MAX 64
 #define MODULES_MAX 512
 #define FUNCTIONS_MAX 2048
-#define FUNCTION_NAMES_MAX 40
+#define FUNCTION_NAMES_MAX 64
 #define DEPTH_MAX 8
 #define PARAMETERS_MAX 70
 #define STREAMS_MAX 8
@@ -104,7 +107,7 @@ static struct {
     const char *name[FUNCTION_NAMES_MAX]; /* of functions that were called, and how often */
     uint32_t calls[FUNCTION_NAMES_MAX];
     uint32_t users, depth; /* of the context */
-    uint32_t streams, events, graphs, blocks;
+    uint32_t streams, graphs, blocks;
     char stream[STREAMS_MAX]; /* 1: it is there; else only their addresses matter */
     void *captured;           /* NULL: none is captured now */
     graph *graph;             /* that it is captured into */
@@ -113,10 +116,10 @@ static struct {
     code_module module[MODULES_MAX];
     kernel_function function[FUNCTIONS_MAX];
     uint32_t function_count;
-    char context, event; /* only their addresses matter */
+    char context; /* only its address matters */
 } driver;
 
-_Noreturn static void die(const char *why)
+_Noreturn void fake_die(const char *why)
 {
     (void)fprintf(stderr, "fake CUDA driver: %s\n", why);
     abort();
@@ -125,14 +128,14 @@ _Noreturn static void die(const char *why)
 /* ---- what goes wrong ---- */
 
 /* Counts the call; the error that it has to answer, or 0. */
-static int enter(const char *name, bool needs_context)
+int fake_enter(const char *name, bool needs_context)
 {
     uint32_t i = 0;
     while (i < FUNCTION_NAMES_MAX && driver.name[i] != NULL && strcmp(driver.name[i], name) != 0) {
         i++;
     }
     if (i == FUNCTION_NAMES_MAX) {
-        die("too many functions");
+        fake_die("too many functions");
     }
     driver.name[i] = name;
     driver.calls[i]++;
@@ -154,14 +157,13 @@ static int enter(const char *name, bool needs_context)
     return 0;
 }
 /* Nothing that a graph could not repeat. */
-static void not_captured(const char *name)
+void fake_not_captured(const char *name)
 {
     if (driver.captured != NULL) {
         (void)fprintf(stderr, "%s: ", name);
-        die("called while a stream is captured");
+        fake_die("called while a stream is captured");
     }
 }
-#define NOT_CAPTURED() not_captured(__func__)
 
 /* A new node of the graph, where the stream is captured; NULL: the work is to be done now. */
 static node *captured(void *stream)
@@ -170,18 +172,10 @@ static node *captured(void *stream)
         return NULL;
     }
     if (stream != driver.captured || driver.graph->count == NODES_MAX) {
-        die("work beside the stream that is captured, or too much of it");
+        fake_die("work beside the stream that is captured, or too much of it");
     }
     return &driver.graph->node[driver.graph->count++];
 }
-
-#define ENTER(needs_context)                           \
-    do {                                               \
-        int entered_ = enter(__func__, needs_context); \
-        if (entered_ != 0) {                           \
-            return entered_;                           \
-        }                                              \
-    } while (0)
 
 static long word_of(const char *text, const char *key, long usual)
 {
@@ -202,12 +196,12 @@ static void read_settings(void)
     driver.fail_name[0] = '\0';
     if (fail != NULL && sscanf(fail, "fail=%60[A-Za-z0-9_]:%u:%d", driver.fail_name,
                                &driver.fail_nth, &driver.fail_code) != 3) {
-        die("fail=NAME:N:CODE");
+        fake_die("fail=NAME:N:CODE");
     }
     const char *cubin = text != NULL ? strstr(text, "cubin=") : NULL;
     driver.cubin[0] = '\0';
     if (cubin != NULL && sscanf(cubin, "cubin=%250s", driver.cubin) != 1) {
-        die("cubin=FILE");
+        fake_die("cubin=FILE");
     }
     memset(driver.calls, 0, sizeof(driver.calls));
     driver.lost = 0;
@@ -232,7 +226,7 @@ API cuDriverGetVersion(int *version)
     bool started = driver.started; /* this alone may be asked before cuInit */
     read_settings();
     driver.started = true;
-    int status = enter(__func__, false);
+    int status = fake_enter(__func__, false);
     driver.started = started;
     *version = driver.version;
     return status;
@@ -258,7 +252,7 @@ API cuDeviceGetName(char *name, int size, int device);
 API cuDeviceGetName(char *name, int size, int device)
 {
     ENTER(false);
-    (void)snprintf(name, (size_t)size, "Fake %d", device);
+    fake_name(getenv("SX_FAKE_CUDA"), device, name, (size_t)size);
     return 0;
 }
 
@@ -291,26 +285,26 @@ API cuDevicePrimaryCtxRelease_v2(int device)
 {
     (void)device;
     if (driver.users == 0) {
-        die("a context is released that nobody has");
+        fake_die("a context is released that nobody has");
     }
     if (--driver.users > 0) {
         return 0;
     }
     for (uint32_t i = 0; i < ALLOCATIONS_MAX; i++) {
         if (driver.allocated[i].at != 0) {
-            die("memory is left");
+            fake_die("memory is left");
         }
     }
     for (uint32_t i = 0; i < MODULES_MAX; i++) {
         if (driver.module[i].used) {
-            die("code is left");
+            fake_die("code is left");
         }
     }
     if (driver.graphs > 0 || driver.captured != NULL) {
-        die("a graph is left, or a stream is being captured");
+        fake_die("a graph is left, or a stream is being captured");
     }
-    if (driver.streams > 0 || driver.events > 0 || driver.depth > 0) {
-        die("a stream or an event is left, or the context is current");
+    if (driver.streams > 0 || fake_events() > 0 || driver.depth > 0) {
+        fake_die("a stream or an event is left, or the context is current");
     }
     return 0;
 }
@@ -320,7 +314,7 @@ API cuCtxPushCurrent_v2(void *context)
 {
     ENTER(false);
     if (context != &driver.context || driver.depth == DEPTH_MAX) {
-        die("not a context, or pushed too often");
+        fake_die("not a context, or pushed too often");
     }
     driver.depth++;
     return 0;
@@ -330,7 +324,7 @@ API cuCtxPopCurrent_v2(void **context);
 API cuCtxPopCurrent_v2(void **context)
 {
     if (driver.depth == 0) {
-        die("a context is popped that was not pushed");
+        fake_die("a context is popped that was not pushed");
     }
     driver.depth--;
     *context = &driver.context;
@@ -355,7 +349,7 @@ static uint8_t *bytes_at(uint64_t at, size_t count)
 {
     allocation *a = find(at);
     if (a == NULL || count > a->size - (at - a->at)) {
-        die("an address that belongs to nobody");
+        fake_die("an address that belongs to nobody");
     }
     return a->bytes + (at - a->at);
 }
@@ -403,7 +397,7 @@ API cuMemFree_v2(uint64_t at)
     NOT_CAPTURED();
     allocation *a = find(at);
     if (a == NULL || a->at != at) {
-        die("memory is freed that is not there");
+        fake_die("memory is freed that is not there");
     }
     free(a->bytes);
     driver.used -= a->size;
@@ -437,7 +431,7 @@ static void do_copy(const node *n)
     uint8_t *target = bytes_at(n->to, n->size);
     const uint8_t *source = bytes_at(n->from, n->size);
     if (target < source + n->size && source < target + n->size) {
-        die("a copy onto itself");
+        fake_die("a copy onto itself");
     }
     memcpy(target, source, n->size);
 }
@@ -546,7 +540,7 @@ API cuModuleLoadDataEx(void **module, const void *image, unsigned option_count, 
         i++;
     }
     if (i == MODULES_MAX || option_count != 2 || option[0] != 5 || option[1] != 6) {
-        die("too much code, or options that it does not know");
+        fake_die("too much code, or options that it does not know");
     }
     static char instead[FAKE_TEXT_BYTES];
     code_module *made = &driver.module[i];
@@ -581,7 +575,7 @@ API cuModuleUnload(void *module)
     NOT_CAPTURED();
     code_module *gone = module;
     if (!gone->used) {
-        die("code is unloaded that is not there");
+        fake_die("code is unloaded that is not there");
     }
     for (uint32_t i = 0; i < driver.function_count; i++) {
         if (driver.function[i].module == gone) {
@@ -602,7 +596,7 @@ API cuModuleGetFunction(void **function, void *module, const char *name)
     for (uint32_t k = 0; k < from->ptx->kernel_count; k++) {
         if (strcmp(from->ptx->kernel[k].name, name) == 0) {
             if (driver.function_count == FUNCTIONS_MAX) {
-                die("too many functions");
+                fake_die("too many functions");
             }
             kernel_function *f = &driver.function[driver.function_count++];
             *f = (kernel_function){from, &from->ptx->kernel[k], 48U << 10};
@@ -746,7 +740,7 @@ static int do_launch(const node *n)
     sx_ctx cx;
     uint32_t region_count = 0;
     if (f->kernel == NULL) {
-        die("a kernel whose code is unloaded");
+        fake_die("a kernel whose code is unloaded");
     }
     int status = read_parameters(f->kernel, n, argument, map, region, &region_count);
     if (status != 0) {
@@ -788,7 +782,7 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
     ENTER(true);
     driver.blocks = grid_x * grid_y * grid_z;
     if (f->kernel == NULL || f->kernel->parameter_count > PARAMETERS_MAX) {
-        die("a kernel whose code is unloaded, or with too many parameters");
+        fake_die("a kernel whose code is unloaded, or with too many parameters");
     }
     if (shared_bytes > f->shared_bytes_max) {
         return INVALID_VALUE;
@@ -797,7 +791,7 @@ API cuLaunchKernel(void *function, unsigned grid_x, unsigned grid_y, unsigned gr
     for (uint32_t i = 0; i < f->kernel->parameter_count; i++) {
         uint64_t bytes = parameter_bytes(f->kernel, i);
         if (bytes == FAKE_MAP_BYTES && maps == MAPS_MAX) {
-            die("too many maps");
+            fake_die("too many maps");
         }
         void *to = bytes == FAKE_MAP_BYTES ? (void *)n.map[maps] : (void *)&n.value[i];
         memcpy(to, parameter[i], bytes);
@@ -824,7 +818,7 @@ API cuStreamBeginCapture_v2(void *stream, int mode)
     driver.graph = calloc(1, sizeof(*driver.graph));
     if (driver.graph == NULL ||
         (driver.graph->node = calloc(NODES_MAX, sizeof(*driver.graph->node))) == NULL) {
-        die("no memory");
+        fake_die("no memory");
     }
     return 0;
 }
@@ -833,7 +827,7 @@ API cuStreamEndCapture(void *stream, void **made);
 API cuStreamEndCapture(void *stream, void **made)
 {
     if (driver.captured != stream) {
-        die("a capture ends that was not begun");
+        fake_die("a capture ends that was not begun");
     }
     driver.captured = NULL;
     *made = driver.graph;
@@ -917,7 +911,7 @@ API cuStreamCreate(void **stream, unsigned flags)
         i++;
     }
     if (i == STREAMS_MAX) {
-        die("too many streams");
+        fake_die("too many streams");
     }
     driver.stream[i] = 1;
     driver.streams++;
@@ -943,26 +937,6 @@ API cuStreamDestroy_v2(void *stream)
     return 0;
 }
 
-API cuEventCreate(void **event, unsigned flags);
-API cuEventCreate(void **event, unsigned flags)
-{
-    NOT_CAPTURED();
-    (void)flags;
-    ENTER(true);
-    driver.events++;
-    *event = &driver.event;
-    return 0;
-}
-
-API cuEventRecord(void *event, void *stream);
-API cuEventRecord(void *event, void *stream)
-{
-    NOT_CAPTURED();
-    (void)event, (void)stream;
-    ENTER(true);
-    return 0;
-}
-
 API cuEventSynchronize(void *event);
 API cuEventSynchronize(void *event)
 {
@@ -980,14 +954,5 @@ API cuEventElapsedTime(float *ms, void *begin, void *end)
     (void)begin, (void)end;
     ENTER(true);
     *ms = fake_time(getenv("SX_FAKE_CUDA"), driver.blocks);
-    return 0;
-}
-
-API cuEventDestroy_v2(void *event);
-API cuEventDestroy_v2(void *event)
-{
-    NOT_CAPTURED();
-    (void)event;
-    driver.events--;
     return 0;
 }
