@@ -1,5 +1,5 @@
 /* array.c - arrays of NumPy, PyTorch, JAX and others as memory. */
-#include "client/python/extension/extension.h"
+#include "client/python/extension/array.h"
 
 #include <string.h>
 
@@ -18,57 +18,32 @@ const sxp_dtype sxp_dtypes[SXP_DTYPE_COUNT] = {
     [SYMPLEX_I16] = {"int16", "int16", 'i', 2, 0, 3},
 };
 
-/* ---- DLPack, https://dmlc.github.io/dlpack/latest/c_api.html ---- */
-
-typedef struct {
-    void *data;
-    int32_t device_type, device_id;
-    int32_t rank;
-    uint8_t code, bits;
-    uint16_t lanes;
-    int64_t *shape, *strides; /* strides may be NULL: no gaps */
-    uint64_t byte_offset;
-} dl_tensor;
-typedef struct dl_managed {
-    dl_tensor tensor;
-    void *context;
-    void (*deleter)(struct dl_managed *self);
-} dl_managed;
-typedef struct dl_versioned {
-    uint32_t major, minor;
-    void *context;
-    void (*deleter)(struct dl_versioned *self);
-    uint64_t flags; /* bit 0: read-only */
-    dl_tensor tensor;
-} dl_versioned;
-/* The table of C functions of a class of arrays, of which one is asked: the tensor of an object, which lives as long as
- * the object does. 0, or -1 with an exception. */
-typedef struct dl_exchange {
-    uint32_t major, minor;
-    const struct dl_exchange *previous; /* of an older version */
-    void *allocate, *managed_of, *object_of;
-    int (*tensor_of)(void *object, dl_tensor *tensor);
-    void *stream;
-} dl_exchange;
-#define DL_CPU 1
-#define DL_CUDA_HOST 3
-#define DL_MAJOR 1
+/* Whoever lent the tensor may be Python, where an exception must not be set already. */
+static void give_back(sxp_array *array)
+{
+    PyObject *type, *error, *trace;
+    PyErr_Fetch(&type, &error, &trace);
+    if (array->versioned) {
+        dl_versioned *managed = array->managed;
+        if (managed->deleter != NULL) {
+            managed->deleter(managed);
+        }
+    } else {
+        dl_managed *managed = array->managed;
+        if (managed->deleter != NULL) {
+            managed->deleter(managed);
+        }
+    }
+    PyErr_Restore(type, error, trace);
+}
 
 void sxp_array_release(sxp_array *array)
 {
     if (array->view.obj != NULL) {
         PyBuffer_Release(&array->view);
     }
-    if (array->managed != NULL && array->versioned) {
-        dl_versioned *managed = array->managed;
-        if (managed->deleter != NULL) {
-            managed->deleter(managed);
-        }
-    } else if (array->managed != NULL) {
-        dl_managed *managed = array->managed;
-        if (managed->deleter != NULL) {
-            managed->deleter(managed);
-        }
+    if (array->managed != NULL) {
+        give_back(array);
     }
     Py_CLEAR(array->extra);
     array->managed = NULL;
@@ -76,7 +51,7 @@ void sxp_array_release(sxp_array *array)
 }
 
 /* Replaces the exception that is set by one of this class which names the array, with the old one as its cause. */
-static void name_failure(PyObject *class, const sxp_what *what)
+void sxp_name_failure(PyObject *class, const sxp_what *what)
 {
     PyObject *type, *cause, *trace;
     PyErr_Fetch(&type, &cause, &trace);
@@ -95,15 +70,15 @@ static void name_failure(PyObject *class, const sxp_what *what)
     Py_XDECREF(trace);
 }
 
-static void refuse_dtype(const sxp_state *state, const sxp_what *what, const char *given,
-                         const sxp_dtype *wanted)
+void sxp_refuse_dtype(const sxp_state *state, const sxp_what *what, const char *given,
+                      const sxp_dtype *wanted)
 {
     PyErr_Format(state->dtype_error, SXP_WHAT ": its elements are %s, needed are %s", what->kind,
                  what->name, given, wanted->name);
 }
 
 /* The class and the size of the elements of a buffer, in words. */
-static void name_format(const char *format, Py_ssize_t bytes, char class, char text[64])
+void sxp_name_format(const char *format, Py_ssize_t bytes, char class, char text[64])
 {
     const char *word = class == 'f' ? "float" : class == 'i' ? "int" : class == 'u' ? "uint" : NULL;
     if (class == '?') {
@@ -142,25 +117,26 @@ static bool check_format(const sxp_state *state, const sxp_what *what, const Py_
     if (!swapped && class == wanted->class && class != 0 && view->itemsize == wanted->bytes) {
         return true;
     }
-    name_format(format, view->itemsize, class, given);
+    sxp_name_format(format, view->itemsize, class, given);
     if (swapped) {
         size_t length = strlen(given);
         (void)PyOS_snprintf(given + length, sizeof(given) - length, " in the other byte order");
     }
-    refuse_dtype(state, what, given, wanted);
+    sxp_refuse_dtype(state, what, given, wanted);
     return false;
 }
 
-static bool refuse_gaps(const sxp_state *state, const sxp_what *what)
+bool sxp_refuse_gaps(const sxp_state *state, const sxp_what *what, int gpu)
 {
     PyErr_Format(state->layout_error,
-                 SXP_WHAT ": its elements do not lie in row-major order without gaps; "
-                          "numpy.ascontiguousarray makes a copy of which that is true",
-                 what->kind, what->name);
+                 SXP_WHAT ": its elements do not lie in row-major order without gaps; %s makes a "
+                          "copy of which that is true",
+                 what->kind, what->name,
+                 gpu < 0 ? "numpy.ascontiguousarray" : "`ascontiguousarray` or `contiguous`");
     return false;
 }
 
-static bool refuse_rank(const sxp_state *state, const sxp_what *what, int rank)
+bool sxp_refuse_rank(const sxp_state *state, const sxp_what *what, int rank)
 {
     PyErr_Format(state->shape_error, SXP_WHAT ": it has %d dimensions, at most %d are known",
                  what->kind, what->name, rank, SYMPLEX_RANK_MAX);
@@ -176,185 +152,16 @@ static bool from_buffer(const sxp_state *state, const sxp_what *what, const sxp_
         return false;
     }
     if (view->ndim > SYMPLEX_RANK_MAX) {
-        return refuse_rank(state, what, view->ndim);
+        return sxp_refuse_rank(state, what, view->ndim);
     }
     if (!PyBuffer_IsContiguous(view, 'C')) {
-        return refuse_gaps(state, what);
+        return sxp_refuse_gaps(state, what, SXP_HOST);
     }
     array->data = view->buf;
     array->read_only = view->readonly != 0;
     array->rank = (uint32_t)view->ndim;
     for (uint32_t d = 0; d < array->rank; d++) {
         array->shape[d] = view->shape[d];
-    }
-    return true;
-}
-
-/* ---- DLPack ---- */
-
-static bool check_dl(const sxp_state *state, const sxp_what *what, const dl_tensor *tensor,
-                     const sxp_dtype *wanted)
-{
-    if (tensor->device_type != DL_CPU && tensor->device_type != DL_CUDA_HOST) {
-        PyErr_Format(state->layout_error,
-                     SXP_WHAT ": it lies on device %d:%d of DLPack, and memory of the processor is "
-                              "needed",
-                     what->kind, what->name, (int)tensor->device_type, (int)tensor->device_id);
-        return false;
-    }
-    if (tensor->code != wanted->dlpack || tensor->bits != wanted->bytes * 8 || tensor->lanes != 1) {
-        static const char class[] = {'i', 'u', 'f'};
-        char given[64];
-        if (tensor->code < sizeof(class)) {
-            name_format("", tensor->bits / 8, class[tensor->code], given);
-        } else {
-            (void)PyOS_snprintf(given, sizeof(given), "of DLPack's code %d with %d bits",
-                                (int)tensor->code, (int)tensor->bits);
-        }
-        refuse_dtype(state, what, given, wanted);
-        return false;
-    }
-    if (tensor->rank < 0 || tensor->rank > SYMPLEX_RANK_MAX) {
-        return refuse_rank(state, what, (int)tensor->rank);
-    }
-    int64_t stride = 1;
-    for (int32_t d = 0; d < tensor->rank; d++) {
-        if (tensor->shape[d] == 0) {
-            return true; /* nothing has no gaps */
-        }
-    }
-    for (int32_t d = tensor->rank; tensor->strides != NULL && d-- > 0;) {
-        if (tensor->shape[d] != 1 && tensor->strides[d] != stride) {
-            return refuse_gaps(state, what);
-        }
-        stride *= tensor->shape[d];
-    }
-    return true;
-}
-
-/* The tensor in a capsule, which is marked as used; the array owns it from here on. */
-static const dl_tensor *open_capsule(const sxp_what *what, const sxp_state *state,
-                                     PyObject *capsule, sxp_array *array)
-{
-    array->versioned = PyCapsule_IsValid(capsule, "dltensor_versioned") != 0;
-    const char *name = array->versioned ? "dltensor_versioned" : "dltensor";
-    void *managed = PyCapsule_GetPointer(capsule, name);
-    if (managed == NULL) {
-        name_failure(state->dtype_error, what);
-        return NULL;
-    }
-    if (array->versioned && ((dl_versioned *)managed)->major != DL_MAJOR) {
-        PyErr_Format(state->dtype_error, SXP_WHAT ": version %u of DLPack, known is %d", what->kind,
-                     what->name, (unsigned)((dl_versioned *)managed)->major, DL_MAJOR);
-        return NULL;
-    }
-    if (PyCapsule_SetName(capsule,
-                          array->versioned ? "used_dltensor_versioned" : "used_dltensor") != 0) {
-        return NULL;
-    }
-    array->managed = managed;
-    array->read_only = array->versioned && (((dl_versioned *)managed)->flags & 1) != 0;
-    return array->versioned ? &((dl_versioned *)managed)->tensor : &((dl_managed *)managed)->tensor;
-}
-
-/* What `object`.__dlpack__ answers, asked in the form of DLPack 1 first. */
-static PyObject *ask_capsule(PyObject *method)
-{
-    PyObject *keywords = Py_BuildValue("{s:(ii)}", "max_version", DL_MAJOR, 0);
-    PyObject *none = PyTuple_New(0);
-    PyObject *capsule =
-        keywords != NULL && none != NULL ? PyObject_Call(method, none, keywords) : NULL;
-    if (capsule == NULL && PyErr_ExceptionMatches(PyExc_TypeError)) {
-        PyErr_Clear(); /* older objects know no max_version */
-        capsule = PyObject_CallObject(method, NULL);
-    }
-    Py_XDECREF(keywords);
-    Py_XDECREF(none);
-    return capsule;
-}
-
-static bool from_dl(const sxp_state *state, const sxp_what *what, const dl_tensor *tensor,
-                    const sxp_dtype *wanted, sxp_array *array)
-{
-    if (!check_dl(state, what, tensor, wanted)) {
-        return false;
-    }
-    array->data = (char *)tensor->data + tensor->byte_offset;
-    array->rank = (uint32_t)tensor->rank;
-    for (uint32_t d = 0; d < array->rank; d++) {
-        array->shape[d] = tensor->shape[d];
-    }
-    return true;
-}
-
-static bool from_dlpack(const sxp_state *state, PyObject *method, const sxp_what *what,
-                        const sxp_dtype *wanted, sxp_array *array)
-{
-    PyObject *capsule = ask_capsule(method);
-    if (capsule == NULL) { /* NumPy's arrays of dates and the like have a method that refuses */
-        name_failure(state->dtype_error, what);
-        return false;
-    }
-    const dl_tensor *tensor = open_capsule(what, state, capsule, array);
-    Py_DECREF(capsule);
-    return tensor != NULL && from_dl(state, what, tensor, wanted, array);
-}
-
-/* ---- DLPack's table of C functions ---- */
-
-/* The table in a capsule, or an older one that it names. */
-static const dl_exchange *open_table(PyObject *capsule)
-{
-    const dl_exchange *table = PyCapsule_IsValid(capsule, "dlpack_exchange_api") != 0
-                                   ? PyCapsule_GetPointer(capsule, "dlpack_exchange_api")
-                                   : NULL;
-    while (table != NULL && (table->major != DL_MAJOR || table->tensor_of == NULL)) {
-        table = table->previous;
-    }
-    return table;
-}
-
-/* The table of an object's class; NULL where it has none. Classes are asked once, but for those without. */
-static const dl_exchange *table_of(sxp_state *state, PyObject *object)
-{
-    PyObject *class = (PyObject *)Py_TYPE(object);
-    for (size_t i = 0; i < SXP_EXCHANGE_COUNT; i++) {
-        if (state->exchange_class[i] == class) {
-            return state->exchange[i];
-        }
-    }
-    PyObject *capsule = PyObject_GetAttrString(class, "__dlpack_c_exchange_api__");
-    const dl_exchange *table = capsule != NULL ? open_table(capsule) : NULL;
-    Py_XDECREF(capsule); /* the table outlives it, as the process does */
-    PyErr_Clear();
-    if (table != NULL) {
-        uint32_t at = state->exchange_next++ % SXP_EXCHANGE_COUNT;
-        PyObject *old = state->exchange_class[at];
-        state->exchange_class[at] = Py_NewRef(class);
-        state->exchange[at] = table;
-        Py_XDECREF(old);
-    }
-    return table;
-}
-
-static bool from_table(const sxp_state *state, const dl_exchange *table, PyObject *object,
-                       const sxp_what *what, const sxp_dtype *wanted, sxp_array *array)
-{
-    dl_tensor tensor;
-    if (table->tensor_of(object, &tensor) != 0) {
-        name_failure(state->dtype_error, what);
-        return false;
-    }
-    if (!from_dl(state, what, &tensor, wanted, array)) {
-        return false;
-    }
-    int64_t elements = 1;
-    for (uint32_t d = 0; d < array->rank; d++) {
-        elements *= array->shape[d];
-    }
-    if (tensor.data == NULL && elements > 0) { /* such as tensors that only have a shape */
-        PyErr_Format(state->layout_error, SXP_WHAT ": it has no memory", what->kind, what->name);
-        return false;
     }
     return true;
 }
@@ -380,7 +187,7 @@ static bool view_as_store(PyObject *object, const sxp_dtype *wanted, PyObject **
 }
 
 /* An attribute that need not be there; false with an exception that says more than that. */
-static bool find_attribute(PyObject *object, const char *name, PyObject **found)
+bool sxp_find_attribute(PyObject *object, const char *name, PyObject **found)
 {
     *found = PyObject_GetAttrString(object, name);
     if (*found == NULL && PyErr_ExceptionMatches(PyExc_AttributeError)) {
@@ -406,9 +213,9 @@ static bool take_other(sxp_state *state, PyObject *object, const sxp_dtype *want
                        const sxp_what *what, sxp_array *array)
 {
     PyObject *method = NULL;
-    const dl_exchange *table = table_of(state, object);
+    const dl_exchange *table = sxp_dl_table(state, object);
     if (table != NULL) {
-        return from_table(state, table, object, what, wanted, array);
+        return sxp_from_table(state, table, object, what, wanted, SXP_HOST, array);
     }
     if (wanted->class == 0 && PyObject_CheckBuffer(object)) {
         if (!view_as_store(object, wanted, &array->extra)) {
@@ -418,15 +225,21 @@ static bool take_other(sxp_state *state, PyObject *object, const sxp_dtype *want
             return from_buffer(state, what, wanted, true, array);
         }
     }
-    if (!find_attribute(object, "__dlpack__", &method)) {
+    if (!sxp_find_attribute(object, "__dlpack__", &method)) {
         return false;
     }
     if (method != NULL) {
-        bool good = from_dlpack(state, method, what, wanted, array);
+        bool good = sxp_from_dlpack(state, method, NULL, what, wanted, SXP_HOST, array);
         Py_DECREF(method);
         return good;
     }
-    if (!find_attribute(object, "__array_interface__", &method)) {
+    if (!sxp_find_attribute(object, "__array_interface__", &method)) {
+        return false;
+    }
+    if (method == NULL && PyObject_HasAttrString(object, "__cuda_array_interface__")) {
+        PyErr_Format(state->layout_error,
+                     SXP_WHAT ": it lies on a GPU, and memory of the processor is needed",
+                     what->kind, what->name);
         return false;
     }
     if (method == NULL) {
@@ -448,7 +261,7 @@ static bool take_other(sxp_state *state, PyObject *object, const sxp_dtype *want
         if (!PyErr_Occurred()) {
             PyErr_SetString(PyExc_ValueError, "its array interface gives no memory");
         }
-        name_failure(state->dtype_error, what);
+        sxp_name_failure(state->dtype_error, what);
         return false;
     }
     return from_buffer(state, what, wanted, false, array);
@@ -475,7 +288,7 @@ bool sxp_array_take(sxp_state *state, PyObject *object, symplex_dtype dtype, boo
 bool sxp_array_place(sxp_state *state, PyObject *object, const void **address,
                      int64_t stride[SYMPLEX_RANK_MAX])
 {
-    const dl_exchange *table = table_of(state, object);
+    const dl_exchange *table = sxp_dl_table(state, object);
     memset(stride, 0, SYMPLEX_RANK_MAX * sizeof(*stride));
     *address = NULL;
     if (table != NULL) {
@@ -491,7 +304,7 @@ bool sxp_array_place(sxp_state *state, PyObject *object, const void **address,
         return true;
     }
     PyObject *method;
-    if (!find_attribute(object, "data_ptr", &method) || method == NULL) {
+    if (!sxp_find_attribute(object, "data_ptr", &method) || method == NULL) {
         return !PyErr_Occurred();
     }
     PyObject *number = PyObject_CallNoArgs(method);

@@ -1,5 +1,5 @@
 /* call.c - a run: arguments to memory, values of symbols from their shapes, results as new arrays. */
-#include "client/python/extension/callable.h"
+#include "client/python/extension/device.h"
 
 #include <stdlib.h>
 
@@ -15,6 +15,9 @@ typedef struct {
     symplex_dim *dim;       /* [symbol_count] */
     sxp_value *value;       /* [symbol_count] */
     PyObject *out_given;    /* borrowed; NULL: new arrays */
+    PyObject *stream_given; /* borrowed; NULL: none */
+    void *stream;           /* of a call with arrays on a GPU */
+    bool device;            /* that is what it is; data of arrays are addresses there */
     uint64_t *ns;           /* of a profile: one for each launch */
     symplex_launch *launch; /* likewise */
     size_t launch_count;
@@ -117,6 +120,10 @@ static bool read_keyword(call *c, PyObject *key, PyObject *object)
         c->out_given = object == Py_None ? NULL : object;
         return true;
     }
+    if (PyUnicode_CompareWithASCIIString(key, "stream") == 0) {
+        c->stream_given = object == Py_None ? NULL : object;
+        return true;
+    }
     if (PyUnicode_CompareWithASCIIString(key, "dims") == 0) {
         return object == Py_None || read_dims(c, object);
     }
@@ -179,6 +186,15 @@ static size_t bytes_of(const sxp_tensor *tensor, const sxp_array *array)
     return bytes;
 }
 
+static bool take_array(call *c, const sxp_tensor *tensor, PyObject *object, bool writable,
+                       const sxp_what *what, sxp_array *array)
+{
+    sxp_state *state = c->self->state;
+    return c->device ? sxp_device_take(state, object, tensor->dtype, writable, what, c->self->gpu,
+                                       c->stream, array)
+                     : sxp_array_take(state, object, tensor->dtype, writable, what, array);
+}
+
 /* What extents that are sums tell, as long as one does, and whether they fit. */
 static bool settle_sums(call *c)
 {
@@ -223,14 +239,95 @@ static bool take_inputs(call *c)
         const sxp_tensor *tensor = &c->in.tensor[i];
         sxp_array *array = &c->input[i];
         const sxp_what what = {"argument", tensor->name};
-        if (!sxp_array_take(c->self->state, c->given[i], tensor->dtype, is_written(c, i), &what,
-                            array) ||
+        if (!take_array(c, tensor, c->given[i], is_written(c, i), &what, array) ||
             !sxp_shape_check(c->self, tensor, array, &what, c->value)) {
             return false;
         }
         c->memory[i] = (symplex_memory){tensor->index, array->data, bytes_of(tensor, array)};
     }
     return settle_values(c);
+}
+
+/* The object that was given for output `i`; borrowed. */
+static PyObject *given_for(const call *c, size_t i)
+{
+    PyObject *given = c->out_given;
+    if (PyDict_Check(given)) {
+        return PyDict_GetItemString(given, c->out.tensor[i].name);
+    }
+    if (PyTuple_Check(given) || PyList_Check(given)) {
+        Py_ssize_t n = PyTuple_Check(given) ? PyTuple_Size(given) : PyList_Size(given);
+        return (size_t)n != c->out.count ? NULL
+               : PyTuple_Check(given)    ? PyTuple_GetItem(given, (Py_ssize_t)i)
+                                         : PyList_GetItem(given, (Py_ssize_t)i);
+    }
+    return c->out.count == 1 ? given : NULL;
+}
+
+/* ---- arrays on a GPU ---- */
+
+/* Argument or output `i` of those that are given; NULL: no more. */
+static PyObject *given_at(const call *c, size_t i, sxp_what *what)
+{
+    if (i < c->in.count) {
+        *what = (sxp_what){"argument", c->in.tensor[i].name};
+        return c->given[i];
+    }
+    size_t out = i - c->in.count;
+    *what = (sxp_what){"out", out < c->out.count ? c->out.tensor[out].name : ""};
+    return c->out_given != NULL && out < c->out.count ? given_for(c, out) : NULL;
+}
+
+/* Which stream: the one that is given, that of the framework of the first array that says so, or the default one. */
+static bool find_stream(call *c)
+{
+    sxp_what what;
+    bool found = false;
+    c->stream = NULL;
+    if (c->stream_given != NULL) {
+        return sxp_stream_read(c->stream_given, &c->stream);
+    }
+    for (size_t i = 0; !found && i < c->in.count + c->out.count; i++) {
+        PyObject *object = given_at(c, i, &what);
+        if (object != NULL &&
+            !sxp_stream_of(c->self->state, object, c->self->gpu, &c->stream, &found)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* Arguments and outputs lie in memory of the host, or all on the GPU. */
+static bool find_side(call *c)
+{
+    sxp_what what, host = {.kind = NULL}, device = {.kind = NULL};
+    sxp_state *state = c->self->state;
+    for (size_t i = 0; c->self->gpu >= 0 && i < c->in.count + c->out.count; i++) {
+        PyObject *object = given_at(c, i, &what);
+        if (object != NULL) {
+            *(sxp_on_gpu(state, object) ? &device : &host) = what;
+        }
+    }
+    c->device = device.kind != NULL || (c->in.count == 0 && c->stream_given != NULL);
+    if (device.kind != NULL && host.kind != NULL) {
+        PyErr_Format(state->layout_error,
+                     SXP_WHAT ": it lies in memory of the host, and " SXP_WHAT
+                              " on a GPU; nothing is copied from one to the other",
+                     host.kind, host.name, device.kind, device.name);
+        return false;
+    }
+    if (c->stream_given != NULL && (!c->device || c->self->gpu < 0)) {
+        PyErr_SetString(PyExc_TypeError, c->self->gpu < 0
+                                             ? "stream: the module runs on the processor"
+                                             : "stream: it is for arrays on a GPU");
+        return false;
+    }
+    if (c->device && c->timed) {
+        PyErr_SetString(PyExc_NotImplementedError,
+                        "profile: of arrays on a GPU; it takes arrays of the host");
+        return false;
+    }
+    return !c->device || find_stream(c);
 }
 
 /* ---- results ---- */
@@ -277,9 +374,18 @@ static bool make_result(call *c, size_t i)
     sxp_state *state = c->self->state;
     sxp_tensor *tensor = &c->out.tensor[i];
     sxp_array *array = &c->output[i];
-    PyObject *shape = prepare_dtype(state, tensor) ? shape_of(c, tensor, array->shape) : NULL;
+    array->rank = tensor->rank;
+    PyObject *shape =
+        c->device || prepare_dtype(state, tensor) ? shape_of(c, tensor, array->shape) : NULL;
     if (shape == NULL) {
         return false;
+    }
+    if (c->device) {
+        uint64_t address = 0;
+        c->result[i] = sxp_device_new(c->self, tensor, shape, bytes_of(tensor, array), &address);
+        Py_DECREF(shape);
+        array->data = (void *)(uintptr_t)address;
+        return c->result[i] != NULL;
     }
     c->result[i] = PyObject_CallFunctionObjArgs(state->empty, shape, tensor->store_object, NULL);
     Py_DECREF(shape);
@@ -288,25 +394,8 @@ static bool make_result(call *c, size_t i)
         array->view.obj = NULL;
         return false;
     }
-    array->rank = tensor->rank;
     array->data = array->view.buf;
     return true;
-}
-
-/* The object that was given for output `i`; borrowed. */
-static PyObject *given_for(const call *c, size_t i)
-{
-    PyObject *given = c->out_given;
-    if (PyDict_Check(given)) {
-        return PyDict_GetItemString(given, c->out.tensor[i].name);
-    }
-    if (PyTuple_Check(given) || PyList_Check(given)) {
-        Py_ssize_t n = PyTuple_Check(given) ? PyTuple_Size(given) : PyList_Size(given);
-        return (size_t)n != c->out.count ? NULL
-               : PyTuple_Check(given)    ? PyTuple_GetItem(given, (Py_ssize_t)i)
-                                         : PyList_GetItem(given, (Py_ssize_t)i);
-    }
-    return c->out.count == 1 ? given : NULL;
 }
 
 static bool overlaps(const symplex_memory *a, const symplex_memory *b)
@@ -343,7 +432,7 @@ static bool take_result(call *c, size_t i)
     }
     bool learned = false; /* nothing is left to learn */
     c->result[i] = Py_NewRef(object);
-    return sxp_array_take(c->self->state, object, tensor->dtype, true, &what, &c->output[i]) &&
+    return take_array(c, tensor, object, true, &what, &c->output[i]) &&
            sxp_shape_check(c->self, tensor, &c->output[i], &what, c->value) &&
            sxp_sums_check(c->self, tensor, &c->output[i], &what, c->value, &learned);
 }
@@ -399,6 +488,34 @@ static symplex_code run_timed(call *c, size_t count, symplex_error *error)
                               : code;
 }
 
+/* A run on the caller's stream, behind what writes its arguments and behind the module's runs on other streams. */
+static symplex_code enqueue(call *c, size_t count, symplex_error *error)
+{
+    symplex_module *module = c->self->module;
+    symplex_code code = c->self->symbol_count > 0
+                            ? symplex_module_choose(module, c->dim, c->self->symbol_count, error)
+                            : SYMPLEX_OK;
+    for (size_t i = 0; code == SYMPLEX_OK && i < c->in.count + c->out.count; i++) {
+        const sxp_array *array = &c->input[i]; /* outputs lie behind inputs */
+        code = array->has_behind ? symplex_module_order(module, array->behind, c->stream, error)
+                                 : SYMPLEX_OK;
+    }
+    for (size_t i = 0; code == SYMPLEX_OK && i < count; i++) {
+        const symplex_memory *m = &c->memory[i];
+        code = symplex_module_bind_device(module, m->index, (uintptr_t)m->memory, m->size, error);
+    }
+    code = code == SYMPLEX_OK ? symplex_module_follow(module, c->stream, error) : code;
+    if (code != SYMPLEX_OK) {
+        return code;
+    }
+    code = symplex_module_enqueue(module, c->stream, error);
+    if (code == SYMPLEX_USAGE) { /* the first run, or after another weight, state or extent */
+        code = symplex_module_prepare(module, error);
+        code = code == SYMPLEX_OK ? symplex_module_enqueue(module, c->stream, error) : code;
+    }
+    return code == SYMPLEX_OK ? symplex_module_mark(module, c->stream, error) : code;
+}
+
 /* A session may want to compare what the ranks use before the first run. */
 static bool may_run(const sxp_state *state)
 {
@@ -419,9 +536,10 @@ static bool run(call *c, size_t count)
     symplex_code code;
     Py_BEGIN_ALLOW_THREADS;
     (void)pthread_mutex_lock(&self->lock);
-    code = c->timed ? run_timed(c, count, &error)
-                    : symplex_module_call(self->module, c->dim, self->symbol_count, c->memory,
-                                          count, &error);
+    code = c->device  ? enqueue(c, count, &error)
+           : c->timed ? run_timed(c, count, &error)
+                      : symplex_module_call(self->module, c->dim, self->symbol_count, c->memory,
+                                            count, &error);
     (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
     if (code != SYMPLEX_OK) {
@@ -437,7 +555,7 @@ static PyObject *results(call *c)
 {
     for (size_t i = 0; i < c->out.count; i++) {
         const sxp_tensor *tensor = &c->out.tensor[i];
-        bool made = c->out_given == NULL && tensor->alias == SYMPLEX_NO_TENSOR;
+        bool made = c->out_given == NULL && tensor->alias == SYMPLEX_NO_TENSOR && !c->device;
         if (made && sxp_dtypes[tensor->dtype].class == 0) {
             PyObject *view = PyObject_CallMethod(c->result[i], "view", "O", tensor->dtype_object);
             if (view == NULL) {
@@ -464,8 +582,8 @@ static PyObject *call_module(PyObject *self, PyObject *args, PyObject *keywords,
     size_t count;
     PyObject *result = NULL;
     if (c != NULL) {
-        if (read_arguments(c, args, keywords) && take_inputs(c) && place_outputs(c, &count) &&
-            may_run(c->self->state) && run(c, count)) {
+        if (read_arguments(c, args, keywords) && find_side(c) && take_inputs(c) &&
+            place_outputs(c, &count) && may_run(c->self->state) && run(c, count)) {
             result = finish(c);
         }
         end(c);

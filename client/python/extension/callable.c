@@ -115,6 +115,9 @@ static bool list_all(sxp_module *self, symplex_code code, const symplex_error *e
         sxp_raise(self->state, error, NULL);
         return false;
     }
+    symplex_module_info info;
+    symplex_module_describe(self->module, &info);
+    self->gpu = info.gpu;
     return list_symbols(self) && list_tensors(self) && sxp_weights_make(self);
 }
 

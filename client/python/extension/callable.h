@@ -59,6 +59,7 @@ typedef struct {
     bool sums;          /* an extent has several terms */
     sxp_weight *weight; /* [role[SYMPLEX_WEIGHT_TENSOR].count] */
     uint64_t binds;     /* counts */
+    int gpu;            /* the number of the GPU that runs it; -1: the processor does */
 } sxp_module;
 
 /* module(*args, **keywords). */

@@ -25,6 +25,8 @@ typedef struct {
     PyObject *empty, *asarray, *dtype_of; /* numpy's functions; NULL until they are needed */
     PyObject *session;                    /* of compilations; NULL: none */
     PyObject *before_run;   /* is called before each run of a module; NULL: nothing is */
+    PyObject *memory_type;  /* DeviceMemory */
+    PyObject *device_class; /* symplex.DeviceArray; NULL until it is needed */
     PyObject *version_word; /* "_version", where PyTorch counts the changes of a tensor */
     /* Classes of arrays with DLPack's table of C functions, and that table; the latest one takes the place of the
      * oldest. */
@@ -64,6 +66,9 @@ typedef struct {
     PyObject *extra; /* an object that was made on the way; NULL: none */
     void *managed;   /* of DLPack; NULL: none */
     bool versioned;  /* which kind of it */
+    /* On a GPU: the stream whose work writes it, which has to come first. */
+    void *behind;
+    bool has_behind;
 } sxp_array;
 
 /* What an array is given for, in messages: "argument 'x'". */

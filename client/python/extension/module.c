@@ -1,5 +1,5 @@
 /* module.c - the module symplex._c: its state, and errors of the library as exceptions. */
-#include "client/python/extension/extension.h"
+#include "client/python/extension/device.h"
 
 #include <string.h>
 
@@ -93,6 +93,11 @@ static int begin(PyObject *module)
     int added = add_type(module, "Module", &sxp_module_spec);
     added = added == 0 ? add_type(module, "Store", &sxp_store_spec) : added;
     added = added == 0 ? add_type(module, "Session", &sxp_session_spec) : added;
+    added = added == 0 ? add_type(module, "DeviceMemory", &sxp_memory_spec) : added;
+    if (added == 0) {
+        state->memory_type = PyObject_GetAttrString(module, "DeviceMemory");
+        added = state->memory_type != NULL ? 0 : -1;
+    }
     added = added == 0 ? PyModule_AddStringConstant(module, "version", symplex_version()) : added;
     return added == 0 ? PyModule_AddStringConstant(module, "toolchain", symplex_toolchain())
                       : added;
@@ -103,7 +108,8 @@ static PyObject **field_of(sxp_state *state, size_t index)
     PyObject **field[] = {&state->by_code,     &state->error,        &state->dtype_error,
                           &state->shape_error, &state->layout_error, &state->empty,
                           &state->asarray,     &state->dtype_of,     &state->session,
-                          &state->before_run,  &state->version_word};
+                          &state->before_run,  &state->version_word, &state->memory_type,
+                          &state->device_class};
     size_t count = sizeof(field) / sizeof(field[0]);
     return index < count                        ? field[index]
            : index - count < SXP_EXCHANGE_COUNT ? &state->exchange_class[index - count]
@@ -140,6 +146,9 @@ static PyMethodDef methods[] = {
      "The key of a call of a traced function, and its arrays."},
     {"short_call", (PyCFunction)(void (*)(void))sxp_short_call, METH_FASTCALL,
      "A call of a traced function whose key is in the table."},
+    {"device_type", sxp_device_type, METH_O,
+     "(element type, shape, GPU) of an array on a GPU; None of anything else."},
+    {"gpu", sxp_gpu, METH_O, "(number): name, compute capability and target of a GPU."},
     {"xla_register", sxp_xla_register, METH_O,
      "The number by which a custom call of XLA names a module; the module stays open."},
     {"xla_handler", sxp_xla_handler, METH_NOARGS, "A capsule with the handler of such calls."},

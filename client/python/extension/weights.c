@@ -1,5 +1,5 @@
 /* weights.c - weights of a module: binding them, and whether what they were bound to is still as it was. */
-#include "client/python/extension/callable.h"
+#include "client/python/extension/device.h"
 
 #include <string.h>
 
@@ -173,6 +173,14 @@ static bool bind(sxp_module *self, size_t first, size_t count, sxp_weight *made)
 
 static bool take(sxp_module *self, const sxp_tensor *tensor, PyObject *object, sxp_weight *weight)
 {
+    if (self->gpu >= 0 && sxp_on_gpu(self->state, object)) {
+        PyErr_Format(
+            PyExc_NotImplementedError,
+            "weight '%s': it lies on a GPU; weights are bound from memory of the host, and "
+            "copied once",
+            tensor->name);
+        return false;
+    }
     if (!sxp_take(self, tensor, "weight", object, false, &weight->memory)) {
         return false;
     }

@@ -18,6 +18,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from symplex._compile import compile, compile_bytes, compile_file, compile_onnx, optimize
+from symplex._device import DeviceArray
 from symplex._doctor import doctor
 from symplex._errors import (Busy, Cancelled, CompileError, CorruptModule, Denied, DTypeError, Error, InputError,
                              LayoutError, LimitExceeded, Mismatch, NoDaemon, NotFound, OutOfMemory, ShapeError,
@@ -37,8 +38,8 @@ _TRACING = {"Function": "_jit", "TraceError": "_trace.size", "axis": "_trace.siz
             "explain": "_trace.explain", "grad": "_jit", "jit": "_jit", "scan": "_trace.control",
             "value_and_grad": "_jit", "vmap": "_jit", "while_loop": "_trace.control"}
 
-__all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "Denied", "Error", "Function",
-           "InputError", "LayoutError", "LimitExceeded", "Mismatch", "Module", "NoDaemon", "NotFound",
+__all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "Denied", "DeviceArray", "Error",
+           "Function", "InputError", "LayoutError", "LimitExceeded", "Mismatch", "Module", "NoDaemon", "NotFound",
            "OutOfMemory", "Session", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
            "Unimplemented", "UsageError", "axis", "compile", "compile_bytes", "compile_file", "compile_onnx", "cond",
            "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "session", "value_and_grad",

@@ -28,9 +28,17 @@ class Module(_c.Module):
     Arguments are arrays without gaps of exactly the element type that is needed: of NumPy, or anything with the buffer
     protocol, DLPack or the array interface; they are used where they lie. Results are new NumPy arrays, unless `out` is
     given: an array, a tuple of them, or a dict by names. Several results are a tuple. An output that lies in place of
-    an input (a donated one) is that argument itself, which must be writable. Inputs that are called "out" or "dims" are
-    given by position. A module may be called by several threads; its runs come one after the other, without the
-    interpreter's lock.
+    an input (a donated one) is that argument itself, which must be writable. Inputs that are called "out", "dims" or
+    "stream" are given by position. A module may be called by several threads; its runs come one after the other,
+    without the interpreter's lock.
+
+    A module for a GPU takes arrays of the host, which are copied there and back, or arrays that lie on that GPU: with
+    DLPack, or the CUDA array interface. With these nothing is copied and nothing waits: the run is put on a stream,
+    and results are arrays there, a `DeviceArray` each unless `out` is given.
+
+        y = module(x)                        on the stream on which the framework of x works, if it says so as PyTorch
+                                             does; else on CUDA's default stream
+        y = module(x, stream=stream)         a number, or an object with __cuda_stream__ or cuda_stream
     """
 
     def __init__(self, *opened: Any) -> None:

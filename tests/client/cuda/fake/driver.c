@@ -839,7 +839,7 @@ API cuStreamIsCapturing(void *stream, int *status);
 API cuStreamIsCapturing(void *stream, int *status)
 {
     ENTER(true);
-    *status = driver.captured == stream ? 1 : 0;
+    *status = driver.captured != NULL && driver.captured == stream ? 1 : 0;
     return 0;
 }
 
