@@ -296,31 +296,37 @@ static PyObject *extents(const int64_t *shape, uint32_t rank)
 }
 
 /* It is taken as each element type in turn, on the device that it says, until one fits. */
-PyObject *sxp_device_type(PyObject *module, PyObject *object)
+static PyObject *type_of(sxp_state *state, PyObject *object, const sxp_what *what)
 {
-    sxp_state *state = PyModule_GetState(module);
-    const sxp_what what = {"argument", "array"};
     long type, number = 0;
-    if (!sxp_on_gpu(state, object)) {
-        return Py_NewRef(Py_None);
-    }
     (void)ask_device(object, &type, &number);
     for (size_t i = 0; i < SXP_DTYPE_COUNT; i++) {
         sxp_array array = {.data = NULL};
-        if (take_any(state, object, &sxp_dtypes[i], &what, (int)number, (void *)STREAM_LEGACY,
-                     &array)) {
-            PyObject *made = Py_BuildValue("(sNl)", sxp_dtypes[i].name,
-                                           extents(array.shape, array.rank), number);
-            sxp_array_release(&array);
-            return made;
-        }
+        bool good = take_any(state, object, &sxp_dtypes[i], what, (int)number,
+                             (void *)(uintptr_t)STREAM_LEGACY, &array);
+        PyObject *made = good ? Py_BuildValue("(sNl)", sxp_dtypes[i].name,
+                                              extents(array.shape, array.rank), number)
+                              : NULL;
         sxp_array_release(&array);
-        if (!PyErr_ExceptionMatches(state->dtype_error) || i + 1 == SXP_DTYPE_COUNT) {
-            return NULL;
+        if (made != NULL || !PyErr_ExceptionMatches(state->dtype_error)) {
+            return made;
         }
         PyErr_Clear();
     }
+    PyErr_Format(state->dtype_error, SXP_WHAT ": elements of a type that is not known", what->kind,
+                 what->name);
     return NULL;
+}
+
+PyObject *sxp_device_type(PyObject *module, PyObject *args)
+{
+    sxp_state *state = PyModule_GetState(module);
+    PyObject *object;
+    sxp_what what = {"argument", NULL};
+    if (!PyArg_ParseTuple(args, "Os", &object, &what.name)) {
+        return NULL;
+    }
+    return sxp_on_gpu(state, object) ? type_of(state, object, &what) : Py_NewRef(Py_None);
 }
 
 PyObject *sxp_gpu(PyObject *module, PyObject *number)

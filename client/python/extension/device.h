@@ -21,8 +21,8 @@ extern PyType_Spec sxp_memory_spec;
 /* A symplex.DeviceArray of such memory; *address is where it lies. NULL with an exception. */
 PyObject *sxp_device_new(sxp_module *module, const sxp_tensor *tensor, PyObject *shape, size_t size,
                          uint64_t *address);
-/* (object): (element type, shape, GPU) of an array on a GPU; None of anything else. */
-PyObject *sxp_device_type(PyObject *module, PyObject *object);
+/* (object, name): (element type, shape, GPU) of an array on a GPU; None of anything else. */
+PyObject *sxp_device_type(PyObject *module, PyObject *args);
 /* (gpu): name, capability and target, as symplex_gpu_describe has them. */
 PyObject *sxp_gpu(PyObject *module, PyObject *number);
 #endif

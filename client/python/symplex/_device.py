@@ -4,6 +4,7 @@ from __future__ import annotations
 from typing import Any
 
 from symplex import _c
+from symplex._errors import LayoutError, Unimplemented
 
 _CUDA = 2  # DLPack's kind of device
 _LETTERS = {"float": "f", "int": "i", "uint": "u", "bool": "b"}
@@ -88,6 +89,32 @@ class DeviceArray:
         return f"<symplex.DeviceArray {self._type}[{', '.join(map(str, self.shape))}] on {self.device}>"
 
 
+class OnGpu:
+    """An argument of a traced function that lies on a GPU: what tracing asks of an array."""
+
+    __slots__ = ("array", "dtype", "shape", "gpu")
+
+    def __init__(self, array: Any, dtype: Any, shape: tuple[int, ...], gpu: int) -> None:
+        self.array, self.dtype, self.shape, self.gpu = array, dtype, shape, gpu
+
+
+def on_gpu(array: Any, name: str) -> OnGpu | None:
+    """None of what does not lie on a GPU. `name` is for errors."""
+    said = _c.device_type(array, name)
+    return None if said is None else OnGpu(array, _numpy_type(said[0]), said[1], said[2])
+
+
+def gpu_of(leaves: list[tuple[str, Any]]) -> int | None:
+    """The GPU on which the arguments lie, by their names; None: on the host."""
+    known = [(name, x.gpu if isinstance(x, OnGpu) else None) for name, x in leaves]
+    for name, gpu in known:
+        if gpu != known[0][1]:
+            here, there = (f"GPU {g}" if g is not None else "the host" for g in (gpu, known[0][1]))
+            raise LayoutError(f"argument '{name}': it lies on {here}, and argument '{known[0][0]}' on {there}; nothing "
+                              f"is copied from one to the other")
+    return known[0][1] if known else None
+
+
 def _numpy_type(name: str) -> Any:
     import numpy as np
     if name == "bfloat16" or name.startswith("float8"):
@@ -97,7 +124,6 @@ def _numpy_type(name: str) -> Any:
 
 def target_of(gpu: int) -> str:
     """The target of a GPU of this machine, such as "h100"; an error that names it where there is none."""
-    from symplex._errors import Unimplemented
     name, capability, target = _c.gpu(gpu)
     if not target:
         raise Unimplemented(f"GPU {gpu} ({name}, compute capability {capability // 10}.{capability % 10}) is none of "

@@ -17,6 +17,7 @@ import numpy as np
 
 from symplex._c import short_call, short_key
 from symplex._compile import compile
+from symplex._device import OnGpu, gpu_of, target_of
 from symplex._errors import DTypeError, Error, LayoutError, OutOfMemory, Unimplemented
 from symplex._trace import explain as _explain, tree as _tree
 from symplex._trace.batch import Axes, batched
@@ -111,9 +112,11 @@ def _checked(name: str, x: Any) -> Any:
 
 
 def _whole(name: str, x: Any) -> Any:
-    """Without gaps; a copy where there are some."""
+    """Without gaps; a copy where there are some. On a GPU as it is."""
     if type(x) is np.ndarray and x.flags.c_contiguous:
         return x
+    if isinstance(x, OnGpu):
+        return x.array
     try:
         return np.ascontiguousarray(x).reshape(x.shape)
     except MemoryError as error:
@@ -275,7 +278,11 @@ class Function:
                                 f"of the host")
         middle = time.perf_counter()
         signature = self._signature_of(bound, shapes)
-        made = self._modules(stages, graph.bounds(), signature)
+        gpu = gpu_of(bound.leaves)
+        if gpu is not None and _host_names(stages):
+            raise Unimplemented(f"{name_of(self)}: {_host_names(stages)[0]} is a call of the host, and the arguments "
+                                f"lie on a GPU")
+        made = self._modules(stages, graph.bounds(), signature, gpu)
         infos = [stage.module.compiled for stage in made if isinstance(stage, Ready) and stage.module.compiled]
         record = _explain.Compilation(
             name_of(self), signature, _explain.why(signature, self.compilations), _explain.tier_text(infos),
@@ -296,8 +303,10 @@ class Function:
         return [made[id(x)] for x in graph.outputs]
 
     def _modules(self, stages: Sequence[Any], bounds: Mapping[str, tuple[int, int]],
-                 signature: Mapping[str, str]) -> list[Union[Ready, HostCall]]:
+                 signature: Mapping[str, str], gpu: int | None) -> list[Union[Ready, HostCall]]:
         options = dict(self._options)
+        if gpu is not None and "target" not in options:
+            options["target"] = target_of(gpu)
         line = Line(name_of(self))
         options.setdefault("progress", line)
         made: list[Union[Ready, HostCall]] = []
@@ -349,7 +358,9 @@ class Function:
     def _long(self, args: Any, keywords: Any) -> Any:
         bound = self._arguments(args, keywords)
         shapes = self._patterns.resolve(bound.leaves)
-        key = bound.structure, tuple((x.dtype, shape) for (_, x), shape in zip(bound.leaves, shapes))
+        key: Any = bound.structure, tuple((x.dtype, shape) for (_, x), shape in zip(bound.leaves, shapes))
+        gpu = gpu_of(bound.leaves)
+        key = key if gpu is None else (*key, gpu)
         made = self.modules.get(key)
         if made is None:
             with self._lock:  # one compiles, the others wait
@@ -358,7 +369,7 @@ class Function:
                     made = self.modules[key] = self._compile(bound, shapes)
         values: dict[int, Any] = {}
         for i, (name, x) in enumerate(bound.leaves):
-            if i in made.donated and not (x.flags.c_contiguous and x.flags.writeable):
+            if i in made.donated and gpu is None and not (x.flags.c_contiguous and x.flags.writeable):
                 raise LayoutError(f"argument '{name}': it is donated, and "
                                   f"{'has gaps' if x.flags.writeable else 'is read-only'}")
             values[i] = _whole(name, x)
@@ -453,6 +464,9 @@ def jit(function: Callable[..., Any] | None = None, *, static_argnums: Union[int
                      give them, such as "params['w']". A dimension is a number, None (any; each is a program of its
                      own), the name of a dimension, a sum of products such as "2*batch", or an `axis`.
     options          those of `compile`: target, objective, exact, threads, daemon, ...
+
+    Arguments that lie on a GPU (DLPack, the CUDA array interface) are used there, as `Module` says; results are
+    `DeviceArray`s. Without `target` the program is compiled for the GPU that holds them.
     """
     if function is None:
         return functools.partial(jit, static_argnums=static_argnums, static_argnames=static_argnames,

@@ -267,9 +267,57 @@ def test_threads():
 def test_which_target():
     assert _c.gpu(0) == ("NVIDIA H100 80GB HBM3", 90, "h100")
     fails(symplex.NotFound, "there is no GPU 7", _c.gpu, 7)
-    assert _c.device_type(device.DLPack(numbers(3, 4))) == ("float32", (3, 4), 0)
-    assert _c.device_type(device.Interface(numbers(3, 4, dtype=np.int32))) == ("int32", (3, 4), 0)
-    assert _c.device_type(numbers(2)) is None and _c.device_type(3) is None
+    assert _c.device_type(device.DLPack(numbers(3, 4)), "x") == ("float32", (3, 4), 0)
+    assert _c.device_type(device.Interface(numbers(3, 4, dtype=np.int32)), "x") == ("int32", (3, 4), 0)
+    assert _c.device_type(numbers(2), "x") is None and _c.device_type(3, "x") is None
+    odd = device.Interface(numbers(3, 4))
+    odd.more = {"typestr": "<c8"}
+    fails(symplex.DTypeError, "argument 'x': elements of a type that is not known", _c.device_type, odd, "x")
+
+
+def test_traced_functions():
+    """Compiled for the GPU that holds the arguments; in other words for another one, or for both sides."""
+    def function(x, both):
+        return {"sum": x + both["y"], "double": x * 2.0}
+
+    f = symplex.jit(function)
+    x, y = numbers(3, 4), numbers(3, 4) + 1
+    for kind in (device.DLPack, device.Interface):
+        made = f(kind(x), {"y": kind(y)})
+        assert type(made["sum"]) is symplex.DeviceArray and np.array_equal(made["sum"].to_numpy(), x + y)
+        assert np.array_equal(made["double"].to_numpy(), 2 * x)
+    assert len(f.modules) == 1
+    again = f(made["sum"], {"y": made["double"]})  # results are arguments
+    assert np.array_equal(again["sum"].to_numpy(), x + y + 2 * x)
+    assert len(f.modules) == 1
+    (stage,) = next(iter(f.modules.values())).stages
+    assert stage.module.info["target"] == "h100" and stage.module.info["gpu"] == 0, stage.module.info
+    assert np.array_equal(f(x, {"y": y})["sum"], x + y)  # a program of its own, for the processor
+    assert len(f.modules) == 2
+    fails(symplex.LayoutError, "argument 'both['y']': it lies on the host, and argument 'x' on GPU 0", f,
+          device.DLPack(x), {"y": y})
+    fails(symplex.LayoutError, "argument 'x': its elements do not lie", f, device.DLPack(x, (1, 3)), {"y": y})
+    held = f(device.DLPack(x), {"y": device.DLPack(y)})["sum"]
+    fails(symplex.Unimplemented, "an array on a GPU that is no argument", symplex.jit(lambda z: z + held),
+          device.DLPack(x))
+    fails(symplex.Unimplemented, "a call of the host, and the arguments lie on a GPU",
+          symplex.jit(lambda z: np.linalg.svd(z)[1]), device.DLPack(x))
+    table = np.arange(1024, dtype=np.float32)  # a weight of the module
+    z = device.DLPack(np.arange(1024, dtype=np.float32))
+    assert np.array_equal(symplex.jit(lambda v: v + table)(z).to_numpy(), 2 * z.like)
+
+
+def test_targets_by_name():
+    """The target of the GPU, unless another one is named; one without a row in the table is an error."""
+    x = device.DLPack(numbers(3, 4))
+    assert np.array_equal(symplex.jit(lambda v: v + v, target="a100")(x).to_numpy(), 2 * x.like)
+    device.settings("capability=89 name=NVIDIA_L40S")
+    fails(symplex.Unimplemented, "GPU 0 (NVIDIA L40S, compute capability 8.9) is none of the targets",
+          symplex.jit(lambda v: v + v), x)
+    assert np.array_equal(symplex.jit(lambda v: v + v, target="generic-sm80")(x).to_numpy(), 2 * x.like)
+    fails(symplex.Unimplemented, "compute capability 9.0 is needed, GPU 0 (NVIDIA L40S) has 8.9",
+          symplex.jit(lambda v: v - v, target="h100"), x)
+    device.settings(device.H100)
 
 
 def main():

@@ -8,6 +8,7 @@ from typing import Any, Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from symplex._device import on_gpu
 from symplex._errors import Unimplemented
 from symplex._trace.size import Extent, Size, TraceError, place
 
@@ -145,6 +146,8 @@ class Graph:
         return self.many(operation, inputs, attributes, ((dtype, shape),))[0]
 
     def constant(self, value: Any, dtype: Any = None) -> Any:
+        if type(value) is not np.ndarray and on_gpu(value, "constant") is not None:
+            raise Unimplemented(f"an array on a GPU that is no argument: give it as one ({place()})")
         array = np.asarray(value, dtype)
         if array.dtype.kind in "OSUV" and array.dtype.name not in _TYPES:
             raise TraceError(f"a value of type {type(value).__name__} is no array of numbers ({place()})")

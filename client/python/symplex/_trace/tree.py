@@ -5,14 +5,16 @@ from typing import Any, Iterable, Iterator
 
 import numpy as np
 
+from symplex._device import on_gpu
 from symplex._trace.graph import Value
 
 LEAF = object()
 _NUMBERS = (bool, int, float)
+_PROTOCOLS = ("__dlpack__", "__array_interface__", "__cuda_array_interface__")
 
 
 def _array_like(value: Any) -> bool:
-    return not isinstance(value, type) and (hasattr(value, "__dlpack__") or hasattr(value, "__array_interface__"))
+    return not isinstance(value, type) and any(hasattr(value, name) for name in _PROTOCOLS)
 
 
 def flatten(value: Any, name: str, leaves: list[tuple[str, Any]], numbers: bool = False) -> Any:
@@ -36,7 +38,8 @@ def flatten(value: Any, name: str, leaves: list[tuple[str, Any]], numbers: bool 
     if isinstance(value, (bool, int, float, str, type(None))):
         return type(value), value
     if _array_like(value):
-        leaves.append((name, np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value)))
+        leaves.append((name, on_gpu(value, name) or (
+            np.from_dlpack(value) if hasattr(value, "__dlpack__") else np.asarray(value))))
         return LEAF
     raise TypeError(f"argument '{name}': {type(value).__name__} is neither an array, a number, a text, nor a tuple, "
                     f"list or dict of such")
