@@ -11,6 +11,7 @@ from typing import Any, Callable, Sequence
 import torch
 from torch import nn
 
+from symplex._errors import Unimplemented
 from symplex.torch._emit import Emitter, Value, type_of
 from symplex.torch._lower import Input, Output, Program, Result
 from symplex.torch._run import Entry, compiled
@@ -27,6 +28,9 @@ def _run(key: Any, body: Callable[[Emitter, list[Value]], list[Value]], args: Se
     whole = key, tuple((x.dtype, tuple(x.shape)) for x in args)
     entry = _entries.get(whole)
     if entry is None:
+        elsewhere = [x.device for x in args if x.device.type != "cpu"]
+        if elsewhere:
+            raise Unimplemented(f"symplex.torch: an operator with tensors on {elsewhere[0]}, it runs on the processor")
         e = Emitter()
         inputs = [e.parameter(f"x{i}", type_of(x.dtype), tuple(x.shape)) for i, x in enumerate(args)]
         results = body(e, inputs)

@@ -11,6 +11,7 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from symplex._errors import Unimplemented
+from symplex.torch._device import check_device, device_of
 from symplex.torch._emit import Undescribed, Unsupported
 from symplex.torch._graph import expression, is_symbolic
 from symplex.torch._lower import arguments_of, check, is_view
@@ -28,6 +29,7 @@ class Options(NamedTuple):
 def _refused(graph: fx.Graph) -> dict[fx.Node, str]:
     """The operators that PyTorch runs, and why."""
     refused: dict[fx.Node, str] = {}
+    device = device_of(graph)
     for node in graph.nodes:
         if node.op != "call_function" or is_symbolic(node.meta.get("val")):
             continue
@@ -36,6 +38,7 @@ def _refused(graph: fx.Graph) -> dict[fx.Node, str]:
                 refused[node] = ""
             continue
         try:
+            check_device(node, device)
             check(node)
         except Unsupported as error:
             refused[node] = str(error)

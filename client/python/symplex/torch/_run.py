@@ -15,7 +15,9 @@ from torch import fx
 from symplex._compile import compile_bytes
 from symplex._errors import CompileError, InputError, LayoutError, LimitExceeded, Unimplemented
 from symplex._module import Module, load
-from symplex.torch._emit import Unsupported
+from symplex.torch import _device
+from symplex.torch._device import CPU as _CPU
+from symplex.torch._emit import Undescribed, Unsupported
 from symplex.torch._graph import expression, graph_of, is_symbolic, is_tensor, rows_of
 from symplex.torch._lower import Program, arguments_of, lower
 from symplex.torch._weights import Sets, is_marked, mark
@@ -29,7 +31,6 @@ _NOT_WITH_SYMBOLS = (Unsupported, Unimplemented, LimitExceeded, CompileError, In
 # Why PyTorch runs what cannot be compiled.
 REFUSED = (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError)
 
-_CPU = torch.device("cpu")
 # Twice as fast as torch.empty_strided, with the same arguments: made for code that Inductor writes.
 _empty: Callable[..., torch.Tensor] = getattr(torch._C._dynamo.guards, "_empty_strided_cpu", None) or (
     lambda shape, stride, dtype: torch.empty_strided(shape, stride, dtype=dtype, device=_CPU))
@@ -62,10 +63,11 @@ class Entry:
     """A program for some extents, and its module. `call(args)` gives the results; it is Python that is written for the
     program, as each loop over arguments would cost as much as a small kernel does. `freeze`: as in `_weights`."""
 
-    def __init__(self, program: Program, module: Module | None, freeze: Any) -> None:
+    def __init__(self, program: Program, module: Module | None, freeze: Any, device: torch.device = _CPU) -> None:
         self.program, self.module = program, module
-        known: dict[str, Any] = {"module": module, "empty": _empty, "LayoutError": LayoutError, "cpu": _CPU,
-                                 "torch_empty": torch.empty}
+        known: dict[str, Any] = {"module": module, "empty": _empty if device == _CPU else _device.maker(device),
+                                 "LayoutError": LayoutError, "device": device, "torch_empty": torch.empty,
+                                 "whole": _device.whole, "stream_of": _device.current_stream}
         lines = _module_call(program, module, freeze, known) if module is not None else []
         results = []
         for i, (kind, at, views) in enumerate(program.results):
@@ -111,7 +113,7 @@ def _module_call(program: Program, module: Module, freeze: Any, known: dict[str,
         known[f"type{i}"] = output.dtype
         lines.append(f"o{i} = empty({tuple(output.shape)}, {tuple(output.stride)}, type{i})")
         if output.plain:
-            lines.append(f"p{i} = torch_empty({tuple(output.shape)}, dtype=type{i}, device=cpu)")
+            lines.append(f"p{i} = torch_empty({tuple(output.shape)}, dtype=type{i}, device=device)")
         lying.append(f"p{i}" if output.plain else f"o{i}" if output.perm is None else f"o{i}.permute({output.perm})")
     used, bound = ([program.inputs[int(t.name[len("x"):])] for t in tensors]
                    for tensors in (module.inputs, module.weights))
@@ -121,9 +123,13 @@ def _module_call(program: Program, module: Module, freeze: Any, known: dict[str,
     given = [f"args[{i.at}]" + (f".permute({i.perm})" if i.perm is not None else "") for i in used]
     order = [int(t.name[len("out"):]) for t in module.outputs]  # a module has an order of its own
     out = f"out = ({''.join(lying[i] + ', ' for i in order)})"
-    lines += [out, "try:", f"    module({''.join(g + ', ' for g in given)}out=out)",
+    gpu = known["device"] != _CPU
+    lines += ["stream = stream_of(device)"] if gpu else []
+    last = "out=out, stream=stream)" if gpu else "out=out)"
+    again = [f"whole({g}), " if gpu else f"{g}.contiguous(), " for g in given]
+    lines += [out, "try:", f"    module({''.join(g + ', ' for g in given)}{last}",
               "except LayoutError:",  # with gaps, or turned in another way than those that were compiled for
-              f"    module({''.join(f'{g}.contiguous(), ' for g in given)}out=out)"]
+              f"    module({''.join(again)}{last}"]
     return lines + [f"o{i}.copy_(p{i})" for i, output in enumerate(program.outputs) if output.plain]
 
 
@@ -133,6 +139,8 @@ class Part:
 
     def __init__(self, graph_module: fx.GraphModule, options: dict[str, Any], strict: bool = False) -> None:
         graph, self.options, self.strict = graph_module.graph, options, strict
+        self.device = _device.device_of(graph)
+        self.on = _device.options_on(self.device, options)
         arguments = arguments_of(graph)
         self.constants: list[tuple[int, torch.Tensor]] = []
         for i, node in enumerate(arguments):
@@ -162,12 +170,15 @@ class Part:
 
     def __getstate__(self) -> tuple[Any, ...]:
         """What a process needs that has not seen the graph."""
+        if self.on:
+            raise Undescribed("a program for a GPU")
         own = {k: (program._replace(text=None), module) for k, (program, module) in self.own.items()}
         wide = [(high, program._replace(text=None), module) for high, program, module in self.wide]
         return self.rows, self.symbols, own, wide, self.intervals, self.constants, self.freeze, self.strict
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.options: dict[str, Any] = {}
+        self.device, self.on = _CPU, {}
         self._begin()
         (self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants, self.freeze,
          self.strict) = state
@@ -207,11 +218,12 @@ class Part:
         return entry
 
     def _own(self, program: Program, key: tuple[int, ...] = (), **options: Any) -> Entry:
-        module = compiled(program.text, {**self.options, **options})
+        module = compiled(program.text, {**self.options, **self.on, **options})
+        _device.check_placed(module, self.device)
         if len(self.own) < _KEPT_MAX:
             self.own[key] = program, module
             self.changed()
-        return Entry(program, module, self.freeze)
+        return Entry(program, module, self.freeze, self.device)
 
     def _with_symbols(self, key: tuple[int, ...]) -> tuple[Program, dict[str, int]]:
         """The program with symbols, each from 2 to a power of two beyond what it is, and these highest values."""
@@ -241,17 +253,18 @@ class Part:
             return None
         for (high, program, module) in self.wide:
             if all(n <= h for n, h in zip(key, high)):
-                return Entry(program.at(lambda n: _number(n, known)), module, self.freeze)
+                return Entry(program.at(lambda n: _number(n, known)), module, self.freeze, self.device)
         try:
             program, highest = self._with_symbols(key)
-            module = compiled(program.text, {**self.options, "dims": {name: (2, h) for name, h in highest.items()}})
+            intervals = {name: (2, h) for name, h in highest.items()}
+            module = compiled(program.text, {**self.options, **self.on, "dims": intervals})
         except _NOT_WITH_SYMBOLS:
             self.intervals = False
             return None
         self.wide.append((tuple(highest.values()), program, module))
         if len(self.wide) < _KEPT_MAX:
             self.changed()
-        return Entry(program.at(lambda n: _number(n, known)), module, self.freeze)
+        return Entry(program.at(lambda n: _number(n, known)), module, self.freeze, self.device)
 
     def run(self, args: Sequence[Any]) -> list[Any]:
         if self.only is not None:

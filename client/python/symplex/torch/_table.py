@@ -69,7 +69,7 @@ def widened(e: Emitter, x: Value) -> Value:
 
 def torch_type(value: Any) -> Type:
     """Of a tensor that only has a shape."""
-    if value.device.type != "cpu":
+    if value.device.type not in ("cpu", "cuda"):
         raise Unsupported(f"a tensor on {value.device}")
     if value.layout != torch.strided or value.is_quantized:
         raise Unsupported(f"a tensor of layout {value.layout}")

@@ -36,10 +36,12 @@ def mode_of(given: Any) -> Any:
 
 
 def mark(nodes: Sequence[fx.Node], places: Sequence[int], mode: Any) -> None:
-    """Arguments of a graph that are bound once: all but those with symbolic extents."""
+    """Arguments of a graph that are bound once: all but those with symbolic extents, and those on a GPU, which are used
+    where they lie."""
     for i in places if mode is not False else ():
         value = nodes[i].meta.get("val")
-        if isinstance(value, torch.Tensor) and all(isinstance(n, int) for n in (*value.shape, *value.stride())):
+        plain = isinstance(value, torch.Tensor) and value.device.type == "cpu"
+        if plain and all(isinstance(n, int) for n in (*value.shape, *value.stride())):
             nodes[i].meta[MARK] = True
 
 
