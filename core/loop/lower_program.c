@@ -30,18 +30,17 @@ static sx_addr address(const sx_lower *l, uint32_t buffer, const int64_t *stride
                        int64_t size)
 {
     sx_addr a = {.buffer = buffer, .offset = offset, .index_reg = SX_NO_REG};
-    uint32_t variables = 3 + l->b.open_count; /* those in scope: the others have coefficient 0 */
     for (uint32_t d = 0; d < l->view.rank; d++) {
         if (stride[d] == 0) {
             continue;
         }
         a.offset += stride[d] * l->at[d].constant;
-        for (uint32_t v = 0; v < variables; v++) {
+        for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
             a.coef[v] += stride[d] * l->at[d].coef[v];
         }
     }
     a.offset *= size;
-    for (uint32_t v = 0; v < variables; v++) {
+    for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
         a.coef[v] *= size;
     }
     return a;
