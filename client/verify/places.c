@@ -404,12 +404,14 @@ static void give_rooms(sxv_verifier *v)
 
 typedef sx_code (*launch_work)(sxv_verifier *v, uint32_t launch);
 
-/* A launch, and before it those that make what it reads. They stand before it in the module, so this ends. Not `last`:
- * loops run it again. */
-static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_work work)
+static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_work work);
+
+/* What the launch reads and nobody has made so far. Its makers stand before it in the module, or before all that is
+ * run, so this ends. */
+static sx_code make_arguments(sxv_verifier *v, uint32_t index, launch_work work)
 {
     const sx_module_launch *launch = &v->module->launch[index];
-    sxv_places *p = &v->places;
+    const sxv_places *p = &v->places;
     for (uint32_t a = 0; a < launch->arg_count; a++) {
         uint32_t tensor = v->module->arg[launch->arg_first + a];
         uint32_t maker = p->maker[tensor];
@@ -418,6 +420,22 @@ static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_wo
             SX_TRY(run_in_turn(v, maker, true, work));
         }
     }
+    return SX_OK;
+}
+
+/* It reads nothing any more: not in another round either. */
+static void end_reading(sxv_verifier *v, uint32_t index)
+{
+    count_readers(v, index, v->places.left, -1);
+    give_rooms(v);
+}
+
+/* A launch, and before it those that make what it reads. Not `last`: loops run it again. */
+static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_work work)
+{
+    const sx_module_launch *launch = &v->module->launch[index];
+    const sxv_places *p = &v->places;
+    SX_TRY(make_arguments(v, index, work));
     uint32_t result =
         launch->arg_count > 0 ? v->module->arg[launch->arg_first + launch->arg_count - 1] : 0;
     if (launch->arg_count > 0 && p->maker[result] == index) {
@@ -425,8 +443,7 @@ static sx_code run_in_turn(sxv_verifier *v, uint32_t index, bool last, launch_wo
     }
     SX_TRY(work(v, index));
     if (last) {
-        count_readers(v, index, p->left, -1);
-        give_rooms(v);
+        end_reading(v, index);
     }
     return SX_OK;
 }
@@ -444,9 +461,13 @@ static bool is_guess(const sxv_verifier *v)
     return v->replaced || v->visit.launch != NULL;
 }
 
-static sx_code answer(sxv_verifier *v, uint32_t index, sxr_walk *walk, double work)
+/* What a branch or a while asks may wait for a reader, too. `done`: the work of rounds so far. */
+static sx_code answer(sxv_verifier *v, uint32_t index, sxr_walk *walk, double done,
+                      launch_work work)
 {
     const sx_module_launch *launch = &v->module->launch[index];
+    bool last = sxr_walk_is_last(v->program, walk);
+    SX_TRY(make_arguments(v, index, work));
     const uint8_t *memory = sxv_memory(v, v->module->arg[launch->arg_first]);
     bool truth = *memory != 0, asks = launch->kind == SX_LAUNCH_WHILE;
     SX_ASSERT(launch->arg_count == 1 && walk->depth > 0);
@@ -454,12 +475,15 @@ static sx_code answer(sxv_verifier *v, uint32_t index, sxr_walk *walk, double wo
     if (asks && is_guess(v) && walk->open[walk->depth - 1].round >= GUESSED_ROUNDS) {
         truth = false;
     }
-    v->endless = asks && truth && work > ENDLESS_WORK;
+    v->endless = asks && truth && done > ENDLESS_WORK;
     if (v->endless) {
         return SX_FAIL(v->cx, SX_LIMIT, "while: it goes on and on on random inputs");
     }
     sx_code code = sxr_walk_answer(v->cx, v->program, walk, truth);
     v->beyond = code == SX_LIMIT;
+    if (code == SX_OK && last) {
+        end_reading(v, index);
+    }
     return code;
 }
 
@@ -486,7 +510,7 @@ static sx_code walk_phase(sxv_verifier *v, uint32_t phase, launch_work work)
         const uint32_t *arg = module->arg + launch->arg_first;
         done += walk.depth > 0 ? work_of(v, launch) : 0;
         if (event == SXR_WALK_ASK) {
-            SX_TRY(answer(v, index, &walk, done));
+            SX_TRY(answer(v, index, &walk, done, work));
             continue;
         }
         if (event == SXR_WALK_ROUND) {

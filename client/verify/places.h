@@ -6,10 +6,10 @@
  *   - large weights are windows on one run of random elements, each begins SHIFT bytes behind the one before. No two
  *     of them are equal at any element but by chance, and rows of one are no rows of another (places.c).
  *   - what the prologue makes of weights alone (packed ones, joined ones) is made just before the first launch that
- *     reads it, in memory that is used again after the last one. This is sound where nothing else could see the
- *     difference: the launch reads weights, constants and other such tensors alone, it is the only one that writes
- *     its result, and no other tensor of the persistent area overlaps that. All other launches of the prologue run
- *     first and write where the module says.
+ *     reads it, or the first branch or while that asks it, in memory that is used again after the last one. This is
+ *     sound where nothing else could see the difference: the launch reads weights, constants and other such tensors
+ *     alone, it is the only one that writes its result, and no other tensor of the persistent area overlaps that. All
+ *     other launches of the prologue run first and write where the module says.
  */
 #ifndef SX_CLIENT_VERIFY_PLACES_H
 #define SX_CLIENT_VERIFY_PLACES_H
