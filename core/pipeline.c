@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "core/proof/certificate.h"
+#include "core/ir/settle.h"
 #include "core/ir/check.h"
 #include "core/ir/program.h"
 #include "core/ir/shard.h"
@@ -711,6 +712,11 @@ static sx_code compile_round(sx_ctx *cx, compilation *c, sx_image *image)
     c->again = false;
     sx_graph *before = &here;
     here.origins = c->ranks ? c->origins : NULL;
+    if (!c->ranks) {
+        const sx_graph *settled;
+        SX_TRY(sx_graph_settle(cx, &here, &settled));
+        here = *settled;
+    }
     SX_TRY(c->ranks ? sx_pipe_lead(cx, &here, &before) : SX_OK);
     SX_TRY(
         optimise(cx, request, c->device, before, false, &c->refused, &better, &report, &meeting));

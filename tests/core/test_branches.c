@@ -251,6 +251,14 @@ static const struct {
      "$x:i32[4]; $p:bool[]; %k = constant {data = [1, 2, 3, 4]} : i32[4]\n"
      "%y = add(%x, %k) : i32[4]\nreturn %y as \"x\"}} : i32[4]\nreturn %y as \"y\"",
      1, 1, 1, "", false},
+    /* known when it is compiled: no branch */
+    {"constants decide",
+     "$x:f32[4]; %a = constant {data = 1} : i32[]\n%b = constant {data = 2} : i32[]\n"
+     "%m = minimum(%a, %b) : i32[]\n%p = compare(%m, %b) {direction = lt} : bool[]\n"
+     "%y = cond(%p, %x) {then = graph {$x:f32[4]; %e = tanh(%x) : f32[4]\n"
+     "return %e as \"y\"}, otherwise = graph {$x:f32[4]; return %x as \"y\"}} : f32[4]\n"
+     "return %y as \"y\"",
+     0, 0, 0, "", false},
     /* what decides is made once, when weights are bound */
     {"weights decide",
      "$x:f32[4]; $w!i32[5]; " ODD
