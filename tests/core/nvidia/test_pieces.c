@@ -273,10 +273,11 @@ static bool is_killed(pieces_setting *s, const sx_kernel *kernel, const sx_ptx_m
     return killed;
 }
 
-/* Statistics are what is computed and stored behind the last product and before the first quotient. */
+/* Statistics are what is computed and stored behind the last product and before the first quotient. The numbers are
+ * always the same ones: among some that are drawn nobody misses the last step of a power of two. */
 START_TEST(test_nothing_is_left_out)
 {
-    sx_rng rng = {sx_test_seed()};
+    sx_rng rng = {1};
     pieces_setting s;
     online_case c = cases[0];
     c.batch = 1;
