@@ -91,7 +91,8 @@ def test_matrix_products():
 
 def test_shapes():
     same(lambda x: (x.reshape(4, 3), x.reshape(-1), np.reshape(x, (2, -1)), x.T, np.transpose(x), x.transpose(1, 0),
-                    np.swapaxes(x, 0, 1), np.expand_dims(x, 1), np.squeeze(x[:1]), np.ravel(x), x.ravel(),
+                    np.swapaxes(x, 0, 1), np.expand_dims(x, 1), np.squeeze(x[:1]), np.squeeze(x.min(), axis=0),
+                    np.ravel(x), x.ravel(),
                     np.broadcast_to(x, (2, 3, 4)), np.broadcast_to(x[:, :1], (3, 5)), np.concatenate([x, x], axis=1),
                     np.stack([x, x * 2], axis=-1), np.concatenate([x, np.ones((1, 4), np.float32)]),
                     x.astype(np.int32), x.astype("f8"), x.astype(bool)), F32)

@@ -466,6 +466,8 @@ def stack(arrays: Any, axis: int = 0) -> Tracer:
 
 def squeeze(a: Any, axis: Any = None) -> Tracer:
     a = value(a)
+    if a.ndim == 0 and axis in (0, -1):  # as NumPy has it
+        return a
     gone = axes_of(a, axis) if axis is not None else tuple(d for d, n in enumerate(a.shape) if n == 1)
     if any(a.shape[d] != 1 for d in gone):
         raise ValueError(f"numpy.squeeze of {texts(a.shape)} along {axis} ({place()})")
