@@ -21,8 +21,11 @@ typedef struct {
 /* Parts that differ in numbers alone. */
 typedef struct {
     uint64_t hash;
-    sx_part part; /* for the first point that has it */
+    /* For the first point that has it. Where its code says what is alike, only what comes is kept of it. */
+    sx_part part;
+    sx_span text; /* of its code (sx_target_shape), if that says so */
     sx_pipe_point value;
+    uint32_t at; /* which part of the kernel it is there */
     place *place;
     uint32_t place_count;
     /* The points that have it, by number, ascending. */
@@ -111,23 +114,31 @@ static bool same_shape(const sx_part *a, const sx_part *b)
     return same;
 }
 
-static int64_t number_at(const sx_part *part, const place *p)
+/* A part of the kernel of a point, and its code if that says what is alike. */
+typedef struct {
+    const sx_part *part;
+    uint32_t at;
+    sx_target_shape code;
+} member;
+
+static int64_t number_at(const member *m, const place *p)
 {
     switch (p->kind) {
-    case SX_COMES_OFFSET: return part->addr[p->at].offset;
-    case SX_COMES_COEF: return part->addr[p->at].coef[p->variable];
-    case SX_COMES_TRIP: return part->item[p->at].trip;
-    case SX_COMES_NUMBER: return part->item[p->at].imm2;
+    case SX_COMES_OFFSET: return m->part->addr[p->at].offset;
+    case SX_COMES_COEF: return m->part->addr[p->at].coef[p->variable];
+    case SX_COMES_TRIP: return m->part->item[p->at].trip;
+    case SX_COMES_NUMBER: return m->part->item[p->at].imm2;
+    case SX_COMES_CODE: return m->code.number[p->at];
     }
     SX_UNREACHABLE();
 }
 
 /* ---- a new shape ---- */
 
-static void put_place(shape *s, sx_comes_kind kind, uint32_t at, uint32_t variable)
+static void put_place(shape *s, const member *m, sx_comes_kind kind, uint32_t at, uint32_t variable)
 {
     place p = {.kind = kind, .at = at, .variable = variable};
-    p.here = number_at(&s->part, &p);
+    p.here = number_at(m, &p);
     s->place[s->place_count++] = p;
 }
 
@@ -146,14 +157,10 @@ static sx_code copy_part(sx_ctx *cx, const sx_part *part, sx_part *copy)
     return SX_OK;
 }
 
-static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shape **added)
+/* The places of a program's numbers. */
+static sx_code put_places(sx_ctx *cx, const member *m, shape *s)
 {
-    if (c->shape_count == SHAPES_MAX) {
-        return SX_FAIL(c->cx, SX_LIMIT, "more than %u parts", SHAPES_MAX);
-    }
-    shape *s = &c->shape[c->shape_count];
-    *s = (shape){.hash = hash, .value = sx_points_at(&c->points, c->now)};
-    SX_TRY(copy_part(c->cx, part, &s->part));
+    const sx_part *part = m->part;
     size_t count = part->addr_count;
     for (uint32_t i = 0; i < part->item_count; i++) {
         const sx_item *item = &part->item[i];
@@ -163,24 +170,57 @@ static sx_code add_shape(collection *c, const sx_part *part, uint64_t hash, shap
     for (uint32_t i = 0; i < part->addr_count * SX_LOOP_VARS_MAX; i++) {
         count += part->addr[i / SX_LOOP_VARS_MAX].coef[i % SX_LOOP_VARS_MAX] != 0 ? 1 : 0;
     }
-    s->place = SX_NEW_ARRAY(c->cx, place, count + 1);
+    s->place = SX_NEW_ARRAY(cx, place, count + 1);
     if (s->place == NULL) {
-        return c->cx->error.code;
+        return cx->error.code;
     }
     for (uint32_t i = 0; i < part->item_count; i++) {
         if (part->item[i].kind == SX_ITEM_LOOP) {
-            put_place(s, SX_COMES_TRIP, i, 0);
+            put_place(s, m, SX_COMES_TRIP, i, 0);
         } else if (part->item[i].kind == SX_ITEM_OP && sx_lop_has_number(part->item[i].op)) {
-            put_place(s, SX_COMES_NUMBER, i, 0);
+            put_place(s, m, SX_COMES_NUMBER, i, 0);
         }
     }
     for (uint32_t i = 0; i < part->addr_count; i++) {
-        put_place(s, SX_COMES_OFFSET, i, 0);
+        put_place(s, m, SX_COMES_OFFSET, i, 0);
         for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
             if (part->addr[i].coef[v] != 0) {
-                put_place(s, SX_COMES_COEF, i, v);
+                put_place(s, m, SX_COMES_COEF, i, v);
             }
         }
+    }
+    return SX_OK;
+}
+
+/* Text and places of the numbers of its code. */
+static sx_code put_code(sx_ctx *cx, const member *m, shape *s)
+{
+    uint8_t *text = sx_alloc(cx, m->code.text.len + 1);
+    s->place = SX_NEW_ARRAY(cx, place, (size_t)m->code.count + 1);
+    if (text == NULL || s->place == NULL) {
+        return cx->error.code;
+    }
+    memcpy(text, m->code.text.ptr, m->code.text.len);
+    s->text = (sx_span){text, m->code.text.len};
+    s->part = (sx_part){.var_count = m->part->var_count};
+    for (uint32_t i = 0; i < m->code.count; i++) {
+        put_place(s, m, SX_COMES_CODE, i, 0);
+    }
+    return SX_OK;
+}
+
+static sx_code add_shape(collection *c, const member *m, uint64_t hash, shape **added)
+{
+    if (c->shape_count == SHAPES_MAX) {
+        return SX_FAIL(c->cx, SX_LIMIT, "more than %u parts", SHAPES_MAX);
+    }
+    shape *s = &c->shape[c->shape_count];
+    *s = (shape){.hash = hash, .value = sx_points_at(&c->points, c->now), .at = m->at};
+    if (m->code.text.ptr != NULL) {
+        SX_TRY(put_code(c->cx, m, s));
+    } else {
+        SX_TRY(copy_part(c->cx, m->part, &s->part));
+        SX_TRY(put_places(c->cx, m, s));
     }
     c->shape_count++;
     *added = s;
@@ -251,15 +291,15 @@ static uint32_t find_point(const shape *s, uint32_t point)
     return low < s->count && s->point[low] == point ? low : s->count;
 }
 
-static sx_code add_numbers(collection *c, shape *s, const sx_part *part)
+static sx_code add_numbers(collection *c, shape *s, const member *m)
 {
     parting parted[SX_COMES_SLOTS_MAX + 1];
     bool seen[SX_COMES_SLOTS_MAX + 1] = {false};
     uint32_t parted_count = 0, before = s->slot_count, now = s->count;
-    SX_TRY(put_point(c, s, part->grid));
+    SX_TRY(put_point(c, s, m->part->grid));
     for (uint32_t k = 0; k < s->place_count; k++) {
         place *p = &s->place[k];
-        int64_t moved = number_at(part, p) - p->here;
+        int64_t moved = number_at(m, p) - p->here;
         if (p->slot == 0 ? moved == 0 : seen[p->slot] && s->moved[p->slot][now] == moved) {
             continue;
         }
@@ -288,18 +328,25 @@ static sx_code add_numbers(collection *c, shape *s, const sx_part *part)
     return SX_OK;
 }
 
-static sx_code add_part(collection *c, const sx_part *part)
+static bool is_alike(const shape *s, const member *m)
 {
-    uint64_t hash = hash_of(part);
+    return m->code.text.ptr != NULL ? sx_span_equal(s->text, m->code.text)
+                                    : same_shape(&s->part, m->part);
+}
+
+static sx_code add_part(collection *c, const member *m)
+{
+    bool code = m->code.text.ptr != NULL;
+    uint64_t hash = code ? sx_hash64(m->code.text, 0) : hash_of(m->part);
     shape *found = NULL;
     for (uint32_t k = 0; k < c->shape_count && found == NULL; k++) {
         shape *s = &c->shape[k];
         bool taken = s->point[s->count - 1] == c->now; /* by another part of this kernel */
-        found = s->hash == hash && !taken && same_shape(&s->part, part) ? s : NULL;
+        found = s->hash == hash && !taken && is_alike(s, m) ? s : NULL;
     }
-    SX_TRY(found == NULL ? add_shape(c, part, hash, &found) : SX_OK);
+    SX_TRY(found == NULL ? add_shape(c, m, hash, &found) : SX_OK);
     SX_ASSERT(found != NULL);
-    return add_numbers(c, found, part);
+    return add_numbers(c, found, m);
 }
 
 /* ---- the kernels of all values ---- */
@@ -371,7 +418,9 @@ static sx_code add_point(void *self, const sx_lowered *lowered)
         return add_like(c, lowered->like, kernel != NULL ? kernel->part[0].grid[0] : 0);
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        SX_TRY(add_part(c, &kernel->part[p]));
+        member m = {.part = &kernel->part[p], .at = p};
+        m.code = lowered->shape != NULL ? lowered->shape[p] : m.code;
+        SX_TRY(add_part(c, &m));
     }
     return SX_OK;
 }
@@ -523,8 +572,11 @@ struct sx_pipe_kept {
     sx_schedule schedule;
     bool serves;
     sx_pipe_cases cases;
-    /* NULL: the kernel is the same one for all values. */
+    /* NULL: the kernel is the same one for all values. Where code says what is alike, each part is lowered again where
+     * it is used: as part at[p] of the kernel for value[p]. */
     sx_part *part;
+    sx_pipe_point *value;
+    uint32_t *at;
     uint32_t part_count;
     int64_t workspace;
 };
@@ -573,12 +625,15 @@ static const sx_pipe_kept *find_kept(const sx_pipe *pipe, const sx_pipe_kept *li
 static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const collection *c, sx_pipe_kept *kept)
 {
     kept->part = SX_NEW_ARRAY(cx, sx_part, c->shape_count + 1);
+    kept->value = SX_NEW_ARRAY(cx, sx_pipe_point, c->shape_count + 1);
+    kept->at = SX_NEW_ARRAY(cx, uint32_t, c->shape_count + 1);
     kept->part_count = c->shape_count;
     kept->workspace = c->workspace;
     kept->cases = *from;
     kept->cases.row = SX_NEW_ARRAY(cx, sx_module_case, from->count + 1);
     kept->cases.number = SX_NEW_ARRAY(cx, sx_module_number, from->number_count + 1);
-    if (kept->part == NULL || kept->cases.row == NULL || kept->cases.number == NULL) {
+    if (kept->part == NULL || kept->value == NULL || kept->at == NULL || kept->cases.row == NULL ||
+        kept->cases.number == NULL) {
         return cx->error.code;
     }
     memcpy(kept->cases.row, from->row, from->count * sizeof(*from->row));
@@ -592,13 +647,33 @@ static sx_code keep(sx_ctx *cx, const sx_pipe_cases *from, const collection *c, 
         }
         memcpy(comes, part->comes, part->comes_count * sizeof(*comes));
         kept->part[p].comes = comes;
+        kept->value[p] = c->shape[p].value;
+        kept->at[p] = c->shape[p].at;
     }
     return SX_OK;
 }
 
+/* The parts of a kernel whose code said what is alike, each as it is lowered where it comes from. */
+static sx_code lower_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                          const sx_pipe_kept *kept, sx_part **parts)
+{
+    sx_part *part = *parts = SX_NEW_ARRAY(cx, sx_part, (size_t)kept->part_count + 1);
+    for (uint32_t p = 0; part != NULL && p < kept->part_count; p++) {
+        sx_pipe_subject there;
+        sx_kernel *kernel;
+        SX_TRY(lower_value(cx, pipe, s, &kept->schedule, &kept->value[p], &there, &kernel));
+        SX_ASSERT(kept->at[p] < kernel->part_count);
+        part[p] = kernel->part[kept->at[p]];
+        part[p].comes = kept->part[p].comes;
+        part[p].comes_count = kept->part[p].comes_count;
+        part[p].slot_count = kept->part[p].slot_count;
+    }
+    return cx->error.code;
+}
+
 /* The kernel of all shapes, and its cases. */
-static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_kernel **kernel,
-                         sx_pipe_cases *cases)
+static sx_code take_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                         const sx_pipe_kept *kept, sx_kernel **kernel, sx_pipe_cases *cases)
 {
     if (!kept->serves || kept->part == NULL) {
         return SX_OK;
@@ -610,6 +685,7 @@ static sx_code take_kept(sx_ctx *cx, const sx_pipe_kept *kept, sx_kernel **kerne
     *out = **kernel; /* for the highest values */
     out->part = kept->part;
     out->part_count = kept->part_count;
+    SX_TRY(pipe->target->shape != NULL ? lower_kept(cx, pipe, s, kept, &out->part) : SX_OK);
     if (out->buffer[out->buffer_count - 1].role == SX_BUFFER_WORKSPACE) {
         out->buffer[out->buffer_count - 1].size = kept->workspace;
     }
@@ -699,12 +775,12 @@ sx_code sx_pipe_make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subjec
                                   .analysis = s->analysis};
         SX_TRY(try_cases(cx, pipe, &packs, schedule, &kept));
         SX_TRY(kept->serves ? sx_target_lower(cx, pipe->target, &what, &c->packing) : SX_OK);
-        SX_TRY(take_kept(cx, kept, &c->packing, &c->packing_cases));
+        SX_TRY(take_kept(cx, pipe, &packs, kept, &c->packing, &c->packing_cases));
         *serves = kept->serves;
     }
     if (*serves) {
         SX_TRY(try_cases(cx, pipe, s, schedule, &kept));
-        SX_TRY(take_kept(cx, kept, &c->kernel, &c->cases));
+        SX_TRY(take_kept(cx, pipe, s, kept, &c->kernel, &c->cases));
         *serves = kept->serves;
     }
     return SX_OK;
@@ -728,17 +804,17 @@ sx_code sx_pipe_put_cases(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_cases *cases,
     return sx_buf_check(cx, &image->cases, "cases");
 }
 
-void sx_pipe_largest_grid(const sx_pipe_cases *cases, uint32_t part, int64_t grid[3])
+int64_t sx_pipe_largest(const sx_pipe_cases *cases, uint32_t part, uint32_t number)
 {
-    memset(grid, 0, 3 * sizeof(*grid));
+    int64_t largest = 0;
     for (uint32_t k = 0; k < cases->count; k++) {
         const sx_module_case *row = &cases->row[k];
-        for (uint32_t d = row->slot;
-             row->part == part && d < row->slot + row->number_count && d < SX_CURVES_GRID; d++) {
-            const sx_module_number *number = &cases->number[row->number_first + d - row->slot];
-            int64_t low = (number->scale * row->low + number->offset) / row->modulus;
-            int64_t high = (number->scale * row->high + number->offset) / row->modulus;
-            grid[d] = sx_max_i64(grid[d], sx_max_i64(low, high));
+        if (row->part == part && row->slot <= number && number - row->slot < row->number_count) {
+            const sx_module_number *n = &cases->number[row->number_first + number - row->slot];
+            int64_t low = (n->scale * row->low + n->offset) / row->modulus;
+            int64_t high = (n->scale * row->high + n->offset) / row->modulus;
+            largest = sx_max_i64(largest, sx_max_i64(low, high));
         }
     }
+    return largest;
 }

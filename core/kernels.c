@@ -145,12 +145,20 @@ static void put_machine_code(sx_pipe *pipe, const sx_module_kernel *kernel,
     }
 }
 
-/* Appends what the copy engine reads and stores at the entries of a kernel, whose parts are the next ones. */
-static void put_maps(sx_pipe *pipe, const sx_module_kernel *kernel, const sx_machine_maps *maps)
+/* Appends what the copy engine reads and stores at the entries of a kernel, whose parts are the next ones. Of a
+ * dimension that follows extents there stands the largest that it can be. */
+static void put_maps(sx_pipe *pipe, const sx_module_kernel *kernel, const sx_machine_maps *maps,
+                     const sx_pipe_cases *cases)
 {
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         for (uint32_t i = 0; i < maps[p].count; i++) {
             sx_module_map row = sx_pipe_map(&maps[p].map[i]);
+            for (uint32_t d = 0; d < row.rank; d++) {
+                SX_ASSERT(row.dim_number[d] == 0 || cases != NULL);
+                row.dim[d] = row.dim_number[d] == 0
+                                 ? row.dim[d]
+                                 : (uint64_t)sx_pipe_largest(cases, p, row.dim_number[d]);
+            }
             row.kernel = pipe->kernel_count;
             row.part = kernel->part_first + p;
             SX_ASSERT(row.arg < kernel->arg_count);
@@ -179,8 +187,8 @@ static void fill_parts(const sx_pipe *pipe, const finished *done, const int64_t 
             part[p].grid[d] =
                 follows[p][d] > 0 ? follows[p][d] * pipe->steady->most : part[p].grid[d];
         }
-        if (has_cases(done)) {
-            sx_pipe_largest_grid(done->cases, p, part[p].grid);
+        for (uint32_t d = 0; has_cases(done) && d < 3; d++) {
+            part[p].grid[d] = sx_pipe_largest(done->cases, p, d);
         }
     }
 }
@@ -245,7 +253,7 @@ static sx_code append(sx_ctx *cx, sx_pipe *pipe, const finished *done)
     if (done->code->machine_code.len > 0) {
         put_machine_code(pipe, &record, done->code);
     }
-    put_maps(pipe, &record, done->code->entries.maps);
+    put_maps(pipe, &record, done->code->entries.maps, done->cases);
     record.name = sx_module_put_text(&image->strings, sx_span_of(kernel->name));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         sx_pipe_put_follows(pipe, record.part_first + p, follows[p]);
@@ -723,6 +731,9 @@ static sx_code copy_rows(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type 
 {
     int64_t unit = sx_search_copies_rows(a, pipe->target->matrix,
                                          sx_search_matrices(pipe->device, pipe->target));
+    if (unit != 0 && pipe->steady != NULL) {
+        return sx_pipe_unsteady(cx, pipe, s->name, "it copies rows apart for the copy engine");
+    }
     sx_rows_copy *copy = unit == 0 ? NULL : SX_NEW(cx, sx_rows_copy);
     uint32_t tensor[SX_ROWS_UNIT_MAX + 1];
     if (unit == 0 || copy == NULL) {
@@ -861,11 +872,11 @@ static sx_code compile_subject(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx
     SX_TRY(sx_pipe_lift(cx, pipe, s, node, fused));
     SX_TRY(sx_analysis_make(cx, fused, s->type, s->count, a));
     sx_kernel_kind kernel_kind = a->kind; /* that of the node, also where pieces come before it */
+    (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
     SX_TRY(copy_rows(cx, pipe, s, type, a));
     SX_TRY(sx_pipe_make_pieces(cx, pipe, s, type, a, &s->made->pieces));
     s->analysis = a;
     s->kind = kind[kernel_kind];
-    (void)snprintf(s->name, sizeof(s->name), "%s_%u", prefix[kernel_kind], s->node);
     SX_TRY(pipe->steady == NULL ? SX_OK : sx_pipe_analyse_probes(cx, pipe, s));
     sx_pipe_choice *c = SX_NEW(cx, sx_pipe_choice);
     SX_TRY(c != NULL ? sx_pipe_choose(cx, pipe, s, c) : cx->error.code);

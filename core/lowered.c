@@ -29,6 +29,7 @@ typedef struct {
     uint32_t own;  /* sx_analysis_own */
     uint32_t like; /* a point, or SX_LOWERED_ANEW */
     sx_kernel *kernel;
+    sx_target_shape *shape; /* of each part, as in sx_lowered */
 } job;
 
 typedef struct {
@@ -88,13 +89,14 @@ sx_code sx_lowered_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
 
 /* ---- tasks: some points of a batch each ---- */
 
-/* What is read at a point. Where the kernel packs an argument, all extents matter. */
+/* What is read at a point. Where the kernel packs an argument, all extents matter; where its code says what is alike,
+ * nothing is said before it is there. */
 static sx_code read_point(sx_ctx *cx, const lowering *all, job *j, uint32_t point)
 {
     const sx_pipe_point value = sx_points_at(all->points, point);
     *j = (job){.own = SX_NO_DIM, .like = SX_LOWERED_ANEW};
     SX_TRY(sx_pipe_subject_at(cx, all->pipe, all->subject, &value, &j->there));
-    if (all->subject->moves) {
+    if (all->subject->moves || all->pipe->target->shape != NULL) {
         return SX_OK;
     }
     const sx_analysis *a = j->there.analysis;
@@ -133,9 +135,19 @@ static sx_code read_job(sx_ctx *cx, lowering *all, uint32_t index)
 static sx_code lower_job(sx_ctx *cx, lowering *all, uint32_t index)
 {
     job *j = &all->job[index];
-    return j->like != SX_LOWERED_ANEW
-               ? SX_OK
-               : lower(cx, all->pipe, all->subject, all->schedule, &j->there, &j->kernel);
+    const sx_target *target = all->pipe->target;
+    if (j->like != SX_LOWERED_ANEW) {
+        return SX_OK;
+    }
+    SX_TRY(lower(cx, all->pipe, all->subject, all->schedule, &j->there, &j->kernel));
+    if (target->shape == NULL) {
+        return SX_OK;
+    }
+    j->shape = SX_NEW_ARRAY(cx, sx_target_shape, (size_t)j->kernel->part_count + 1);
+    for (uint32_t p = 0; j->shape != NULL && p < j->kernel->part_count; p++) {
+        SX_TRY(target->shape(cx, target, j->kernel, p, &j->shape[p]));
+    }
+    return cx->error.code;
 }
 
 /* A program that an earlier point of the batch has, for another grid. */
@@ -279,7 +291,7 @@ sx_code sx_lowered_each(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *
         code = run_batch(all);
         for (uint32_t i = 0; i < all->count && code == SX_OK; i++) {
             const job *j = &all->job[i];
-            code = take(self, &(sx_lowered){all->first + i, j->like, j->kernel});
+            code = take(self, &(sx_lowered){all->first + i, j->like, j->kernel, j->shape});
         }
         all->first += all->count;
     }

@@ -19,6 +19,9 @@ typedef struct {
     /* NULL: it has the sizes of the earlier one, too. Else it is there until the next one is told of, and has passed
      * its check. Where `like` is a point, parts differ in grid[0] alone, which is the same for all of them. */
     const sx_kernel *kernel;
+    /* As long as it, where code says what is alike (sx_target.shape): that of each part; else NULL. `like` is then no
+     * point, as extents that a lowering cannot tell apart may stand in the code. */
+    const sx_target_shape *shape;
 } sx_lowered;
 /* Calls `take` for each point, one after the other; cx's team lowers them.
  *   errors   of the first point that has one, and those of `take` */

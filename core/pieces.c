@@ -55,7 +55,10 @@ static sx_code compile_pieces(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
 sx_code sx_pipe_make_pieces(sx_ctx *cx, sx_pipe *pipe, sx_pipe_subject *s, sx_type *type,
                             sx_analysis *a, sx_pipe_pieces *made)
 {
-    int64_t piece = pipe->steady == NULL ? sx_search_piece(a, pipe->device) : 0;
+    int64_t piece = sx_search_piece(a, pipe->device);
+    if (piece != 0 && pipe->steady != NULL) {
+        return sx_pipe_unsteady(cx, pipe, s->name, "its keys are cut in pieces");
+    }
     sx_online_pieces *p = piece == 0 ? NULL : SX_NEW(cx, sx_online_pieces);
     uint32_t result[SX_PIECE_RESULTS];
     if (p == NULL) {

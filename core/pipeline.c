@@ -386,7 +386,7 @@ static sx_code compile_all(sx_ctx *cx, sx_pipe *pipe, bool *does)
     *does = code == SX_OK;
     for (uint32_t v = 0; v < pipe->variants->count && code == SX_OK && *does; v++) {
         code = compile_variant(cx, pipe, v, binding);
-        *does = code == SX_OK && sx_pipe_is_cheap(pipe->steady);
+        *does = code == SX_OK && (pipe->memory->any_price || sx_pipe_is_cheap(pipe->steady));
     }
     return code;
 }
@@ -436,7 +436,7 @@ static sx_code compile_variants(sx_ctx *cx, sx_pipe *pipe)
 {
     sx_pipe_variants variants;
     uint32_t stage = sx_stage_begin(cx, "kernels");
-    const sx_pipe_trial trial = {pipe, pipe->memory->why, try_variants};
+    const sx_pipe_trial trial = {pipe, pipe->memory->why, &pipe->memory->any_price, try_variants};
     SX_TRY(sx_pipe_cut(cx, pipe->variants, &trial, &variants));
     pipe->variants = &variants;
     sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, variants.symbol_count + 1);

@@ -99,6 +99,8 @@ typedef struct {
     /* How many kernels the trial under way has to make for all values, as the one for its price has found, and how many
      * it has made. */
     uint32_t kernel_count, kernel_done;
+    /* As in sx_pipe_trial. */
+    bool any_price;
     /* Why the last trial that failed did: a kernel that does not serve an interval. Empty: none did. */
     char why[256];
     /* Why the last candidate that was refused has no cases. */
@@ -308,6 +310,8 @@ typedef struct {
     void *self;
     /* Why one did not serve, as known last; may be empty. */
     const char *why;
+    /* Whoever asks may set it: a variant then serves its interval whatever it costs. */
+    bool *any_price;
     /* *unsteady: it does not, whatever that would cost. */
     sx_code (*serves)(sx_ctx *cx, void *self, const sx_pipe_variants *one, bool *does,
                       bool *unsteady);
@@ -351,8 +355,8 @@ sx_code sx_pipe_share_kernel(sx_ctx *cx, sx_pipe *pipe, const sx_module_kernel *
 /* cases.c. Appends the cases of a kernel, whose parts begin at `part_first`. */
 sx_code sx_pipe_put_cases(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_cases *cases,
                           uint32_t part_first);
-/* The largest grid that the cases give a part. */
-void sx_pipe_largest_grid(const sx_pipe_cases *cases, uint32_t part, int64_t grid[3]);
+/* The largest that the cases make of a number of a part, of which the first three are its grid; 0: they give none. */
+int64_t sx_pipe_largest(const sx_pipe_cases *cases, uint32_t part, uint32_t number);
 /* A map as a row of the module, but for the kernel and the part that it is of. */
 sx_module_map sx_pipe_map(const sx_machine_map *map);
 /* When all variants have their launches: tensors that prologues make in the same way become one, of all variants.

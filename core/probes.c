@@ -66,7 +66,7 @@ static sx_code subject_in(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
     there->analysis = there->single = a;
     SX_TRY(sx_pipe_lift(cx, &of_value, there, node, fused));
     SX_TRY(sx_analysis_make(cx, fused, type, s->count, a));
-    a->steady = pipe->steady->cases;
+    a->steady = pipe->steady->cases && pipe->target->shape == NULL;
     return SX_OK;
 }
 
@@ -166,7 +166,8 @@ sx_code sx_pipe_judge_probes(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s
 #define ROWS_MAX 2
 
 /* What the best kernels for single values cost, and candidates that are good at all of them. */
-#define POOL_MAX (2 * (SX_PIPE_PROBES_MAX + 1) * SX_SEARCH_KEEP)
+#define POOL_MAX (4 * (SX_PIPE_PROBES_MAX + 1) * SX_SEARCH_KEEP)
+#define TEXT_KEEP 3u /* of the pool, where code is text: each of them is lowered at every probe */
 typedef struct {
     sx_search_candidate candidate[POOL_MAX];
     double cost_ns[POOL_MAX][SX_PIPE_PROBES_MAX + 1];
@@ -233,6 +234,10 @@ static void pool_add(const sx_pipe *pipe, const sx_pipe_subject *s, const sx_sch
         }
         even.level[i].step = of_each % step == 0 ? step : even.level[i].step;
     }
+    if (pipe->target->shape != NULL) { /* what is left over is no matter of its own */
+        pool_put(pool, schedule);
+        return;
+    }
     if (pipe->steady->symbol_count > 1) {
         take_few_rows(s->analysis->kind, &even);
         pool_put(pool, &even);
@@ -261,34 +266,88 @@ static void pool_price(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s
     }
 }
 
+static void pool_add_all(const sx_pipe *pipe, const sx_pipe_subject *s,
+                         const sx_search_result *found, steady_pool *pool)
+{
+    for (uint32_t i = 0; i < found->best_count; i++) {
+        pool_add(pipe, s, &found->best[i].schedule, pool);
+    }
+}
+
+/* Schedules that are for several extents: blocks in an order of their own, or in clusters, are for extents that they
+ * divide. */
+static sx_code search_for_all(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *there,
+                              bool rhs_constant, sx_search_result *found)
+{
+    sx_analysis *open = pipe->target->shape != NULL ? SX_NEW(cx, sx_analysis) : NULL;
+    SX_TRY(cx->error.code);
+    const sx_analysis *a = there->analysis;
+    if (open != NULL) {
+        *open = *a;
+        open->steady = true;
+        a = open;
+    }
+    SX_TRY(sx_search_first(cx, a, pipe->device, rhs_constant, SX_SEARCH_KEEP, found));
+    return found->dearer ? sx_search_rest(cx, a, pipe->device, rhs_constant, found) : SX_OK;
+}
+
+/* Where code is text: is there a kernel for each probe? */
+static sx_code lowers_at_all(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
+                             const sx_schedule *schedule, bool *lowers)
+{
+    *lowers = true;
+    for (uint32_t k = 1; k < pipe->steady->count && *lowers; k++) {
+        sx_kernel *kernel;
+        SX_TRY(lower_at(cx, pipe, &s->probe[k], schedule, &kernel));
+        *lowers = kernel != NULL;
+    }
+    return SX_OK;
+}
+
+/* Has the kernel the bits that one for this value alone has: those of the first candidate for it that there is code
+ * for? */
+static sx_code has_bits(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *there,
+                        const sx_search_result *alone, const sx_kernel *kernel, bool *same)
+{
+    sx_kernel *first = NULL;
+    for (uint32_t i = 0; i < alone->best_count && first == NULL; i++) {
+        SX_TRY(lower_at(cx, pipe, there, &alone->best[i].schedule, &first));
+    }
+    *same = first != NULL && first->numerics == kernel->numerics;
+    return SX_OK;
+}
+
 sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *s,
                               sx_pipe_choice *c)
 {
     sx_search_result *found = SX_NEW(cx, sx_search_result);
     steady_pool *pool = SX_NEW(cx, steady_pool);
     uint32_t probes = pipe->steady->count;
+    bool text = pipe->target->shape != NULL;
+    const sx_search_result alone = c->search; /* for the highest values */
     if (found == NULL || pool == NULL) {
         return cx->error.code;
     }
     for (uint32_t k = 0; k <= probes; k++) {
         const sx_pipe_subject *there = subject_at(pipe, s, k);
-        SX_TRY(sx_search_first(cx, there->single, pipe->device, c->rhs_constant, 1, found));
-        SX_ASSERT(found->best_count > 0 && found->matrix_count == 0);
+        SX_TRY(sx_search_first(cx, there->single, pipe->device, c->rhs_constant,
+                               text ? SX_SEARCH_KEEP : 1, found));
+        SX_ASSERT(found->best_count > 0 && (text || found->matrix_count == 0));
         pool->best_ns[k] = found->best[0].cost_ns;
-        SX_TRY(sx_search_first(cx, there->analysis, pipe->device, c->rhs_constant, SX_SEARCH_KEEP,
-                               found));
-        SX_TRY(found->dearer
-                   ? sx_search_rest(cx, there->analysis, pipe->device, c->rhs_constant, found)
-                   : SX_OK);
-        for (uint32_t i = 0; i < found->best_count; i++) {
-            pool_add(pipe, s, &found->best[i].schedule, pool);
+        if (text) {
+            SX_TRY(found->dearer ? sx_search_rest(cx, there->single, pipe->device, c->rhs_constant,
+                                                  found)
+                                 : SX_OK);
+            pool_add_all(pipe, s, found, pool);
         }
+        SX_TRY(search_for_all(cx, pipe, there, c->rhs_constant, found));
+        pool_add_all(pipe, s, found, pool);
     }
     pool_price(cx, pipe, s, c->rhs_constant, pool);
-    c->search.best_count = 0;
-    c->search.more = c->search.more && !c->search.dearer;
+    c->search.best_count = c->search.matrix_count = 0;
+    c->search.more = !text && c->search.more && !c->search.dearer;
     double loss[SX_PIPE_PROBES_MAX + 1] = {0};
-    while (c->search.best_count < SX_SEARCH_KEEP) {
+    while (c->search.best_count < (text ? TEXT_KEEP : SX_SEARCH_KEEP)) {
         uint32_t next = 0;
         sx_kernel *high = NULL, *near = NULL;
         for (uint32_t i = 1; i < pool->count; i++) {
@@ -301,7 +360,10 @@ sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
         pool->loss[next] = (double)INFINITY;
         SX_TRY(lower_at(cx, pipe, s, schedule, &high));
         SX_TRY(high == NULL ? SX_OK : lower_at(cx, pipe, &s->probe[0], schedule, &near));
-        if (near != NULL &&
+        bool same = true;
+        SX_TRY(near != NULL && text ? has_bits(cx, pipe, s, &alone, high, &same) : SX_OK);
+        SX_TRY(same && text ? lowers_at_all(cx, pipe, s, schedule, &same) : SX_OK);
+        if (near != NULL && same &&
             (pipe->steady->cases || sx_pipe_follow(pipe->steady, high, near, c->follows))) {
             if (c->search.best_count == 0) {
                 memcpy(loss, pool->cost_ns[next], sizeof(loss));

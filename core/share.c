@@ -49,6 +49,9 @@ sx_module_map sx_pipe_map(const sx_machine_map *map)
     memcpy(row.dim, map->dims, sizeof(row.dim));
     memcpy(row.stride, map->strides, sizeof(row.stride));
     memcpy(row.box, map->box, sizeof(row.box));
+    for (uint32_t d = 0; d < SX_MODULE_MAP_RANK_MAX; d++) { /* the grid comes first */
+        row.dim_number[d] = map->dim_number[d] != 0 ? 3 + map->dim_number[d] - 1 : 0;
+    }
     return row;
 }
 

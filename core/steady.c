@@ -75,10 +75,8 @@ sx_code sx_pipe_steady_make(sx_ctx *cx, sx_pipe *pipe)
     if (steady == NULL || binding == NULL) {
         return cx->error.code;
     }
-    if (pipe->target->vectors.threads) { /* their code counts the points of its grid */
-        return sx_pipe_unsteady(cx, pipe, "of threads", "its code holds the extents");
-    }
-    *steady = (sx_pipe_steady){.symbol_count = count, .cases = count > 1, .most = 0};
+    *steady = (sx_pipe_steady){
+        .symbol_count = count, .cases = count > 1 || pipe->target->shape != NULL, .most = 0};
     for (uint32_t k = 0; k < count; k++) {
         steady->cases = steady->cases || piece[k].cases;
         steady->symbol[k] = symbol[k];
@@ -284,6 +282,12 @@ static sx_code cut_up(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tr
     return SX_OK;
 }
 
+/* Is the code text, whose numbers come at run time (sx_target.shape)? */
+static bool has_text(const sx_pipe_variants *variants)
+{
+    return variants->machine[0].target->shape != NULL;
+}
+
 /* The longest piece up to rest.high of those that begin at its low end, or at twice a begin. *none: there is no such
  * piece, as it seems after some trials. */
 static sx_code find_piece_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
@@ -303,6 +307,31 @@ static sx_code find_piece_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_
         }
     }
     *none = !does && failed == UNSTEADY_MAX;
+    return SX_OK;
+}
+
+/* The same where the code is text. A piece of a single value would be one of many, so the longest is taken at any price
+ * where only prices are against it. */
+static sx_code find_text_down(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+                              sx_pipe_piece rest, const sx_pipe_trial *trial, sx_pipe_piece *piece,
+                              bool *none)
+{
+    bool does = rest.low == rest.high, unsteady = false;
+    int64_t longest = sx_max_i64(rest.low, rest.high - CASES_VALUES_MAX + 1);
+    uint32_t failed = 0;
+    *piece = (sx_pipe_piece){.low = longest, .high = rest.high, .cases = true};
+    while (piece->low < piece->high && !does && failed < UNSTEADY_MAX) {
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does, &unsteady));
+        failed += unsteady ? 1 : 0;
+        piece->low = does ? piece->low : 2 * piece->low;
+    }
+    if (!does && failed == 0) {
+        piece->low = longest;
+        *trial->any_price = true;
+        SX_TRY(try_piece(cx, from, symbol, *piece, trial, &does, &unsteady));
+        *trial->any_price = false;
+    }
+    *none = !does;
     return SX_OK;
 }
 
@@ -339,8 +368,10 @@ static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_
     }
     bool none = false;
     for (*done = true; rest.low <= rest.high && *done; rest.high = piece[most - count].low - 1) {
-        SX_TRY((several > 1 ? find_piece_of_two : find_piece_down)(cx, from, symbol, rest, trial,
-                                                                   &piece[most - ++count], &none));
+        SX_TRY((several > 1      ? find_piece_of_two
+                : has_text(from) ? find_text_down
+                                 : find_piece_down)(cx, from, symbol, rest, trial,
+                                                    &piece[most - ++count], &none));
         *done = !none && (count < most || piece[0].low == rest.low);
     }
     memcpy(cut->symbol, from->symbol, from->symbol_count * sizeof(*cut->symbol));
@@ -350,8 +381,8 @@ static sx_code cut_down(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_
     return SX_OK;
 }
 
-/* A variant serves one value of the second symbol. */
-static sx_code part_second(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
+/* A variant serves one value of the symbol. */
+static sx_code part_symbol(sx_ctx *cx, const sx_pipe_variants *from, uint32_t symbol,
                            sx_pipe_piece whole, sx_pipe_variants *apart)
 {
     int64_t count = whole.high - whole.low + 1;
@@ -377,9 +408,35 @@ static sx_code part_second(sx_ctx *cx, const sx_pipe_variants *from, uint32_t sy
     return SX_OK;
 }
 
+/* A variant for each value of the first symbol, where no code serves several. */
+static sx_code cut_apart(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
+                         sx_pipe_variants *cut)
+{
+    uint32_t symbol[SX_PIPE_STEADY_MAX];
+    sx_pipe_piece whole[SX_PIPE_STEADY_MAX];
+    bool done;
+    if (sx_pipe_variant_pieces(from, 0, symbol, whole) == 0) {
+        *cut = *from;
+        return SX_OK;
+    }
+    SX_TRY(cut_down(cx, from, trial, SX_PIPE_VARIANTS_MAX / from->count, cut, &done));
+    if (done) {
+        return SX_OK;
+    }
+    sx_code code = part_symbol(cx, from, symbol[0], whole[0], cut);
+    if (code == SX_LIMIT && trial->why[0] != '\0') {
+        size_t used = strlen(cx->error.text);
+        (void)snprintf(cx->error.text + used, sizeof(cx->error.text) - used, ": %s", trial->why);
+    }
+    return code;
+}
+
 static sx_code cut_one(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_trial *trial,
                        sx_pipe_variants *cut)
 {
+    if (has_text(from)) {
+        return cut_apart(cx, from, trial, cut);
+    }
     uint32_t symbol[SX_PIPE_STEADY_MAX];
     sx_pipe_piece whole[SX_PIPE_STEADY_MAX];
     sx_code code = cut_up(cx, from, trial, cut);
@@ -432,7 +489,7 @@ sx_code sx_pipe_cut(sx_ctx *cx, const sx_pipe_variants *from, const sx_pipe_tria
             cut->symbol[symbol[1]].piece->cases = true;
             return SX_OK;
         }
-        SX_TRY(part_second(cx, from, symbol[1], whole[1], &apart));
+        SX_TRY(part_symbol(cx, from, symbol[1], whole[1], &apart));
     }
     return cut_one(cx, &apart, trial, cut);
 }

@@ -18,7 +18,7 @@ _Static_assert(sizeof(sx_module_kernel) == 144, "kernel layout");
 _Static_assert(sizeof(sx_module_part) == 48, "part layout");
 _Static_assert(sizeof(sx_module_launch) == 56, "launch layout");
 _Static_assert(sizeof(sx_module_cubin) == 64, "cubin layout");
-_Static_assert(sizeof(sx_module_map) == 144, "map layout");
+_Static_assert(sizeof(sx_module_map) == 160, "map layout");
 _Static_assert(sizeof(sx_module_stage) == 32, "stage layout");
 _Static_assert(sizeof(sx_module_seal) == 104, "seal layout");
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,

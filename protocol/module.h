@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 10u
+#define SX_MODULE_VERSION 11u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -176,11 +176,11 @@ typedef struct {
 typedef struct {
     int64_t scale, offset;
 } sx_module_number;
-/* A part of x86-64 code may be for some values of symbols alone, and take numbers at run time: it then has cases. Its
- * numbers are the grid (in the record of the part stands the largest), and what the code finds behind the index of the
- * point. They come in groups, 0, 1 ...: `number_count` of them from number `slot` of the part on. A case gives those of
- * a group, for the values from `low` to `high` that leave `remainder` when divided by `modulus`; both ends are such
- * values. They are values of `symbol`, or products of its value and that of `other`. All cases of a group are of the
+/* A part may be for some values of symbols alone, and take numbers at run time: it then has cases. Its numbers are the
+ * grid (in the record of the part stands the largest), and what the code finds behind the index of the point; of PTX,
+ * in its last parameters, which have 8 bytes each. They come in groups, 0, 1 ...: `number_count` of them from number
+ * `slot` of the part on. A case gives those of a group, for the values from `low` to `high` that leave `remainder` when
+ * divided by `modulus`; both ends are such values. They are values of `symbol`, or products of its value and that of `other`. All cases of a group are of the
  * same symbols and numbers; the first one that holds counts. Where none does in one of the groups, the part has no
  * points. Rows ascend by part and group, and their numbers lie one behind the other. */
 #define SX_MODULE_NUMBERS_MAX 64u /* of a part */
@@ -306,7 +306,9 @@ typedef struct {
     /* Bytes: of an element, then multiples of 16 below 2^40. */
     uint64_t stride[SX_MODULE_MAP_RANK_MAX];
     uint32_t box[SX_MODULE_MAP_RANK_MAX]; /* elements that are copied at once, 1 to 256 */
-    uint32_t zero;
+    /* 0: dim[k] is as it stands. Else it follows extents: it is this number of the part, in whose cases it is from 1 to
+     * dim[k]. */
+    uint32_t dim_number[SX_MODULE_MAP_RANK_MAX];
 } sx_module_map;
 
 /* What the PTX of a part became for GPUs of one compute capability, which alone run it: all others take the PTX. The
@@ -558,6 +560,8 @@ int64_t sx_module_extent_of(const sx_module_extent *extent, const int64_t *value
 int64_t sx_module_case_value(const sx_module_case *row, const int64_t *value);
 /* The cases of a part. */
 const sx_module_case *sx_module_cases_of(const sx_module *module, uint32_t part, uint32_t *count);
+/* How many numbers the code of a part is given: those of its cases but for the grid. */
+uint32_t sx_module_part_numbers(const sx_module *module, uint32_t part);
 bool sx_module_case_holds(const sx_module_case *row, int64_t value);
 int64_t sx_module_number_of(const sx_module *module, const sx_module_case *row, uint32_t number,
                             int64_t value);

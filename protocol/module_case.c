@@ -70,8 +70,8 @@ sx_code sx_module_check_case(sx_ctx *cx, const sx_module *module, uint64_t index
     }
     uint32_t extents;
     (void)sx_module_extents_of(module, SX_EXTENT_PART, row->part, &extents);
-    if (extents > 0 || module->part[row->part].threads > 0) {
-        return BAD(cx, index, "of part %u, which has extents or threads", row->part);
+    if (extents > 0) {
+        return BAD(cx, index, "of part %u, which has extents", row->part);
     }
     for (uint32_t k = 0; k < row->number_count; k++) { /* affine: in between is what the ends are */
         const sx_module_number *number = &module->number[row->number_first + k];
@@ -104,6 +104,13 @@ const sx_module_case *sx_module_cases_of(const sx_module *module, uint32_t part,
         (*count)++;
     }
     return module->cases + low;
+}
+
+uint32_t sx_module_part_numbers(const sx_module *module, uint32_t part)
+{
+    uint32_t count;
+    const sx_module_case *row = sx_module_cases_of(module, part, &count);
+    return count > 0 ? row[count - 1].slot + row[count - 1].number_count - GRID_RANK : 0;
 }
 
 int64_t sx_module_case_value(const sx_module_case *row, const int64_t *value)

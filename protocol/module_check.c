@@ -650,9 +650,9 @@ sx_code sx_module_check_records(sx_ctx *cx, const sx_module *module)
     SX_TRY(check_each(cx, module, check_part, module->part_count));
     SX_TRY(check_each(cx, module, check_kernel, module->kernel_count));
     SX_TRY(check_each(cx, module, check_cubin, module->cubin_count));
-    SX_TRY(check_each(cx, module, sx_module_check_map, module->map_count));
     SX_TRY(check_each(cx, module, check_extent, module->extent_count));
     SX_TRY(check_each(cx, module, sx_module_check_case, module->cases_count));
+    SX_TRY(check_each(cx, module, sx_module_check_map, module->map_count));
     SX_TRY(check_numbers(cx, module));
     SX_TRY(check_each(cx, module, check_alias, module->tensor_count));
     SX_TRY(check_each(cx, module, check_arg, module->arg_count));

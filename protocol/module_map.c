@@ -10,6 +10,7 @@
 #define DIM_MAX (UINT64_C(1) << 32)
 #define STRIDE_MAX (UINT64_C(1) << 40) /* and this itself is too much */
 #define BOX_MAX 256u
+#define GRID_RANK 3u /* numbers of a part that are its grid */
 
 static sx_code check_owner(sx_ctx *cx, const sx_module *module, uint64_t index)
 {
@@ -43,7 +44,8 @@ static sx_code check_owner(sx_ctx *cx, const sx_module *module, uint64_t index)
 static sx_code check_dimension(sx_ctx *cx, const sx_module_map *map, uint64_t index, uint32_t d)
 {
     if (d >= map->rank) {
-        bool empty = map->dim[d] == 0 && map->stride[d] == 0 && map->box[d] == 0;
+        bool empty =
+            map->dim[d] == 0 && map->stride[d] == 0 && map->box[d] == 0 && map->dim_number[d] == 0;
         return empty ? SX_OK : BAD(cx, index, "dimension %u of %u is not empty", d, map->rank);
     }
     if (map->dim[d] == 0 || map->dim[d] > DIM_MAX) {
@@ -82,11 +84,35 @@ static sx_code check_box(sx_ctx *cx, const sx_module_map *map, uint64_t index)
         return BAD(cx, index, "box[0] of %u bytes, swizzle of %u: 0, 32, 64 or 128 and no less",
                    inner, map->swizzle_bytes);
     }
-    if (!is_one_of(map->promoted_bytes, 64, 128, 256) || map->zero != 0) {
-        return BAD(cx, index, "promotion to %u bytes (0, 64, 128 or 256), last word %u",
-                   map->promoted_bytes, map->zero);
+    if (!is_one_of(map->promoted_bytes, 64, 128, 256)) {
+        return BAD(cx, index, "promotion to %u bytes (0, 64, 128 or 256)", map->promoted_bytes);
     }
     return SX_OK;
+}
+
+/* A dimension that follows extents is a number of the part, which stays within what stands in the map. */
+static sx_code check_numbers(sx_ctx *cx, const sx_module *module, uint64_t index, uint32_t d)
+{
+    const sx_module_map *map = &module->map[index];
+    uint32_t count, wanted = map->dim_number[d];
+    const sx_module_case *row = sx_module_cases_of(module, map->part, &count);
+    bool found = wanted == 0;
+    for (uint32_t i = 0; wanted != 0 && i < count; i++) {
+        if (wanted < GRID_RANK || wanted < row[i].slot ||
+            wanted - row[i].slot >= row[i].number_count) {
+            continue;
+        }
+        int64_t low = sx_module_number_of(module, &row[i], wanted - row[i].slot, row[i].low);
+        int64_t high = sx_module_number_of(module, &row[i], wanted - row[i].slot, row[i].high);
+        found = true;
+        if (sx_min_i64(low, high) < 1 || (uint64_t)sx_max_i64(low, high) > map->dim[d]) {
+            return BAD(cx, index, "dim[%u] is %lld to %lld by its cases, from 1 to %llu", d,
+                       (long long)low, (long long)high, U(map->dim[d]));
+        }
+    }
+    return found ? SX_OK
+                 : BAD(cx, index, "dim[%u] is number %u of part %u, whose cases have none", d,
+                       wanted, map->part);
 }
 
 sx_code sx_module_check_map(sx_ctx *cx, const sx_module *module, uint64_t index)
@@ -102,6 +128,7 @@ sx_code sx_module_check_map(sx_ctx *cx, const sx_module *module, uint64_t index)
     }
     for (uint32_t d = 0; d < SX_MODULE_MAP_RANK_MAX; d++) {
         SX_TRY(check_dimension(cx, map, index, d));
+        SX_TRY(check_numbers(cx, module, index, d));
     }
     return check_box(cx, map, index);
 }
@@ -120,6 +147,14 @@ static uint64_t span_of(const sx_module_map *map)
     return bytes;
 }
 
+/* Is the part for some extents alone, those that its maps are of? */
+static bool has_cases(const sx_module *module, uint32_t part)
+{
+    uint32_t count;
+    (void)sx_module_cases_of(module, part, &count);
+    return count > 0;
+}
+
 sx_code sx_module_check_mapped(sx_ctx *cx, const sx_module *module, uint64_t launch)
 {
     const sx_module_launch *l = &module->launch[launch];
@@ -134,7 +169,7 @@ sx_code sx_module_check_mapped(sx_ctx *cx, const sx_module *module, uint64_t lau
             uint64_t span = span_of(&map[i]);
             if (t->dtype != map[i].dtype || t->element_bytes != map[i].element_bytes || span == 0 ||
                 map[i].offset > t->size || span > t->size - map[i].offset ||
-                sx_module_follows_symbol(module, tensor)) {
+                (sx_module_follows_symbol(module, tensor) && !has_cases(module, map[i].part))) {
                 return BAD(
                     cx, map - module->map + i,
                     "%llu bytes from %llu on of element type %u, launch %llu gives tensor %u "

@@ -168,6 +168,8 @@ static void json_launch(const sx_module *module, const sx_module_kernel *k, sx_b
         sxc_json_int(json, "walkers", part->walkers);
         sxc_json_int(json, "dynamic_shared_bytes", part->shared_bytes);
         sxc_json_maps(module, k->part_first + p, json);
+        sxc_json_int(json, "numbers", sx_module_part_numbers(module, k->part_first + p));
+        sxc_json_cases(module, k->part_first + p, json);
         sxc_json_close(json, '}');
     }
     sxc_json_close(json, ']');

@@ -7,11 +7,12 @@
 #include "core/base/grid.h"
 #include "core/nvidia/code.h"
 
-/* Is the kernel of the text one for these buffers? A vector program may have a workspace, and takes the points; a block
- * program takes maps. */
-static bool fits(const sx_ptx_kernel *found, uint32_t buffers, uint32_t maps, bool block)
+/* Is the kernel of the text one for these buffers, and so many numbers behind all else? A vector program may have a
+ * workspace, and takes the points; a block program takes maps. */
+static bool fits(const sx_ptx_kernel *found, uint32_t buffers, uint32_t maps, uint32_t numbers,
+                 bool block)
 {
-    uint32_t least = buffers + (block ? maps : 2), most = buffers + (block ? maps : 3);
+    uint32_t least = buffers + numbers + (block ? maps : 2), most = least + (block ? 0 : 1);
     return found != NULL && found->parameter_count >= least && found->parameter_count <= most;
 }
 
@@ -26,15 +27,15 @@ static sx_code load_part(sx_ctx *cx, sxr_program *program, const sx_module_kerne
     uint64_t entry = part->entry - kernel->code_offset;
     SX_TRY(sx_nvidia_code_at(cx, blob, (uint32_t)entry, &at));
     const sx_ptx_kernel *found = sx_nvidia_find_kernel(ptx, at.name);
-    uint32_t maps;
+    uint32_t maps, numbers = sx_module_part_numbers(&program->module, index);
     (void)sx_module_maps_of(&program->module, index, &maps);
-    if (!fits(found, kernel->arg_count, maps, block) || at.name.len >= sizeof(name)) {
+    if (!fits(found, kernel->arg_count, maps, numbers, block) || at.name.len >= sizeof(name)) {
         return SX_FAIL(cx, SX_CORRUPT, "PTX at %llu: not an entry for %u buffers",
                        (unsigned long long)entry, kernel->arg_count);
     }
     memcpy(name, at.name.ptr, at.name.len);
     name[at.name.len] = '\0';
-    d->part[index].workspace = !block && found->parameter_count > kernel->arg_count + 2;
+    d->part[index].workspace = !block && found->parameter_count > kernel->arg_count + 2 + numbers;
     uint32_t threads = block ? part->threads : SXR_WARPS * SXR_LANES;
     return sxg_function_find(cx, d->gpu, code, name, threads, part->shared_bytes,
                              &d->part[index].function);
@@ -94,7 +95,8 @@ typedef struct {
     sxg_encoded_map map[SX_MODULE_MAPS_MAX];
     uint64_t pointer[SX_MODULE_ARGS_MAX + 1];
     uint32_t first, count;
-    void *parameter[SX_MODULE_ARGS_MAX + 3];
+    int64_t number[SX_MODULE_NUMBERS_MAX];
+    void *parameter[SX_MODULE_ARGS_MAX + 3 + SX_MODULE_NUMBERS_MAX];
     uint32_t n;
 } parameters;
 
@@ -117,18 +119,31 @@ static void give_buffers(const sxr_program *program, const sx_module_launch *lau
 static sx_code give_maps(sx_ctx *cx, sxr_program *program, const sx_module_launch *launch,
                          uint32_t part, parameters *p)
 {
-    uint32_t count;
+    uint32_t count, numbers;
     const sx_module_map *map = sx_module_maps_of(&program->module, part, &count);
+    const int64_t *number = sxr_part_numbers(program, part, &numbers);
     SX_ASSERT(count <= SX_COUNT(p->map) && p->n == launch->arg_count);
     for (uint32_t i = 0; i < count; i++) {
         sxg_map at;
-        sxr_map_at(&map[i], p->pointer[map[i].arg], &at);
+        sxr_map_at(&map[i], number, p->pointer[map[i].arg], &at);
         if (sxg_map_encode(cx, program->device->gpu, &at, &p->map[i]) != SX_OK) {
             return sx_fail_in(cx, "kernel %u, argument %u", launch->kernel, map[i].arg);
         }
         give(p, &p->map[i]);
     }
     return SX_OK;
+}
+
+/* Last of all: the numbers that follow the extents of this run. */
+static void give_numbers(const sxr_program *program, uint32_t part, parameters *p)
+{
+    uint32_t count;
+    const int64_t *number = sxr_part_numbers(program, part, &count);
+    SX_ASSERT(count <= SX_COUNT(p->number));
+    for (uint32_t k = 0; k < count; k++) {
+        p->number[k] = number[k];
+        give(p, &p->number[k]);
+    }
 }
 
 /* A block for each point, or those that walk over them. */
@@ -143,6 +158,7 @@ static sx_code run_blocks(sx_ctx *cx, sxr_program *program, const sx_module_laun
     const sxg_dim block = {part->threads, 1, 1};
     give_buffers(program, launch, &p);
     SX_TRY(give_maps(cx, program, launch, index, &p));
+    give_numbers(program, index, &p);
     return sxg_launch(cx, program->device->gpu, &program->device->part[index].function, grid, block,
                       p.parameter);
 }
@@ -168,6 +184,7 @@ static sx_code run_points(sx_ctx *cx, sxr_program *program, const sx_module_laun
     }
     give(&p, &p.first);
     give(&p, &p.count);
+    give_numbers(program, index, &p);
     return sxg_launch(cx, d->gpu, &entry->function, (sxg_dim){(uint32_t)blocks, 1, 1},
                       (sxg_dim){SXR_LANES, SXR_WARPS, 1}, p.parameter);
 }

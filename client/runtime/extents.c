@@ -103,9 +103,7 @@ const int64_t *sxr_part_numbers(const sxr_program *program, uint32_t part, uint3
     SX_ASSERT(part < program->module.part_count && count != NULL);
     uint32_t which = program->part_case[part];
     const sx_module_case *row = which != SX_MODULE_NONE ? &program->module.cases[which] : NULL;
-    uint32_t cases;
-    (void)sx_module_cases_of(&program->module, part, &cases);
-    *count = row != NULL ? row[cases - 1].slot + row[cases - 1].number_count - 3 : 0;
+    *count = row != NULL ? sx_module_part_numbers(&program->module, part) : 0;
     return row != NULL ? program->number + row->number_first + 3 : NULL;
 }
 

@@ -86,6 +86,7 @@ static sx_code check_kernel_code(sx_ctx *cx, const sx_machines *machines, const 
             .threads = part->threads, .shared_bytes = part->shared_bytes, .walkers = part->walkers};
         memcpy(block[p].grid, part->grid, sizeof(block[p].grid));
         (void)sx_module_maps_of(module, kernel->part_first + p, &block[p].maps);
+        block[p].numbers = sx_module_part_numbers(module, kernel->part_first + p);
     }
     sx_span bytes = {module->code + kernel->code_offset, (size_t)kernel->code_size};
     sx_code code = machine->check(cx, machine, bytes, entry, block, kernel->part_count);

@@ -4,11 +4,25 @@
 
 #include "core/ir/ir.h"
 
+#define GRID_RANK 3u /* numbers of a part that are its grid */
+
 _Static_assert(SX_MODULE_MAPS_MAX == SX_MAPS_MAX && SX_MODULE_MAP_RANK_MAX == SX_MAP_RANK_MAX &&
                    SX_MODULE_MAP_RANK_MAX == SXG_MAP_RANK_MAX,
                "maps of all parts and ranks");
 
-void sxr_maps_of(const sx_module *module, uint32_t part, sx_machine_maps *maps)
+/* The dimensions of a map where the part has these numbers, those of its grid apart. */
+static void put_dims(const sx_module_map *map, const int64_t *number, uint64_t *dim)
+{
+    for (uint32_t d = 0; d < SX_MODULE_MAP_RANK_MAX; d++) {
+        uint32_t which = map->dim_number[d];
+        SX_ASSERT(which == 0 ||
+                  (which >= GRID_RANK && number != NULL)); /* the module was checked */
+        dim[d] = which == 0 ? map->dim[d] : (uint64_t)number[which - GRID_RANK];
+    }
+}
+
+void sxr_maps_of(const sx_module *module, uint32_t part, const int64_t *number,
+                 sx_machine_maps *maps)
 {
     const sx_module_map *row = sx_module_maps_of(module, part, &maps->count);
     SX_ASSERT(maps->count <= SX_MAPS_MAX); /* the module was checked */
@@ -20,7 +34,7 @@ void sxr_maps_of(const sx_module *module, uint32_t part, sx_machine_maps *maps)
                                         .element_bytes = (uint8_t)row[i].element_bytes,
                                         .swizzle_bytes = (uint8_t)row[i].swizzle_bytes,
                                         .promoted_bytes = (uint16_t)row[i].promoted_bytes};
-        memcpy(maps->map[i].dims, row[i].dim, sizeof(row[i].dim));
+        put_dims(&row[i], number, maps->map[i].dims);
         memcpy(maps->map[i].strides, row[i].stride, sizeof(row[i].stride));
         memcpy(maps->map[i].box, row[i].box, sizeof(row[i].box));
     }
@@ -42,14 +56,14 @@ static sxg_element element_of(const sx_module_map *map)
                                      : SXG_U64;
 }
 
-void sxr_map_at(const sx_module_map *map, uint64_t argument, sxg_map *at)
+void sxr_map_at(const sx_module_map *map, const int64_t *number, uint64_t argument, sxg_map *at)
 {
     *at = (sxg_map){.at = argument + map->offset,
                     .element = element_of(map),
                     .rank = map->rank,
                     .swizzle_bytes = map->swizzle_bytes,
                     .promoted_bytes = map->promoted_bytes};
-    memcpy(at->dim, map->dim, sizeof(map->dim));
+    put_dims(map, number, at->dim);
     memcpy(at->stride, map->stride, sizeof(map->stride));
     memcpy(at->box, map->box, sizeof(map->box));
 }

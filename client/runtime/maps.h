@@ -5,8 +5,9 @@
 #include "core/target/machine.h"
 #include "protocol/module.h"
 
-/* Those of a part, for an interpreter. */
-void sxr_maps_of(const sx_module *module, uint32_t part, sx_machine_maps *maps);
+/* Those of a part, for an interpreter. `number` as sxr_part_numbers gives it for the extents of the run. */
+void sxr_maps_of(const sx_module *module, uint32_t part, const int64_t *number,
+                 sx_machine_maps *maps);
 /* One of them for the driver, of an argument that lies there. */
-void sxr_map_at(const sx_module_map *map, uint64_t argument, sxg_map *at);
+void sxr_map_at(const sx_module_map *map, const int64_t *number, uint64_t argument, sxg_map *at);
 #endif

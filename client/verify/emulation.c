@@ -140,12 +140,17 @@ void sxv_emulation_init(sxv_emulation *e, sxr_executor *executor, uint32_t index
                                    .writable = k + e->kernel->result_count >= launch->arg_count};
     }
     e->points = 0;
+    e->only = SX_MODULE_NONE;
     e->walks = false;
     memset(e->cluster, 0, sizeof(e->cluster));
     for (uint32_t p = 0; p < e->kernel->part_count; p++) {
         const sx_module_part *part = sxr_part(executor->program, e->kernel->part_first + p);
-        e->points += part->grid[0] * part->grid[1] * part->grid[2];
-        e->walks = e->walks || part->walkers > 0;
+        int64_t points = part->grid[0] * part->grid[1] * part->grid[2];
+        if (points > 0) { /* the others are for other extents */
+            e->only = e->points == 0 ? e->kernel->part_first + p : SX_MODULE_NONE;
+            e->walks = e->walks || part->walkers > 0;
+        }
+        e->points += points;
     }
 }
 
@@ -255,8 +260,8 @@ static sx_code run_piece(const sxv_emulation *e, struct sxv_emulating *own, cons
                                  .memory = own->workspace,
                                  .size = module->info->workspace_bytes,
                                  .writable = true};
-    sxr_maps_of(module, piece->part, &maps);
     const int64_t *number = sxr_part_numbers(x->program, piece->part, &numbers);
+    sxr_maps_of(module, piece->part, number, &maps);
     const sx_emulation what = {.entry = (uint32_t)part->entry,
                                .grid = {part->grid[0], part->grid[1], part->grid[2]},
                                .first = piece->first,

@@ -15,6 +15,7 @@ typedef struct {
     sx_region buffer[SX_REGIONS_MAX]; /* the last are the results */
     char name[SX_REGIONS_MAX][32];
     int64_t points; /* of all parts */
+    uint32_t only;  /* the part that has points for these extents; SX_MODULE_NONE: several have */
     bool walks;     /* blocks walk over them */
     /* Of a block program: how many points run together, along each index (sx_emulated_path); all 0: nobody knows yet,
      * and no two threads take points of one launch. */

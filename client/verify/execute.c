@@ -105,8 +105,7 @@ static sx_code emulate_ends(sxv_emulation *e, const sxv_ends *ends, sxv_cover *c
 static sx_code cover_by_ends(sxv_emulation *e, uint8_t *touched, sxr_emulated *emulated)
 {
     sx_ctx *cx = e->executor->cx;
-    const sx_module *module = sxr_module(e->executor->program);
-    const int64_t *grid = module->part[e->kernel->part_first].grid;
+    const int64_t *grid = sxr_part(e->executor->program, e->only)->grid;
     sxv_ends ends = {.count = 0};
     sxv_cover *cover = NULL;
     for (uint32_t d = 0; d < 3; d++) {
@@ -172,7 +171,7 @@ static sx_code emulate_both(sxv_emulation *e, int64_t walkers, int64_t block, re
     sx_region *result = &e->buffer[e->buffer_count - 1];
     uint8_t *touched = result->touched;
     sxv_pieces points = {.in_turn = !sxv_runs_alone(e)};
-    sxv_piece walk = {e->kernel->part_first, walkers, block, 1, walked, NULL};
+    sxv_piece walk = {e->only, walkers, block, 1, walked, NULL};
     sx_code code = SX_OK;
     result->touched = alone->stored;
     for (int64_t i = block; code == SX_OK && i < e->points; i += walkers) {
@@ -195,7 +194,7 @@ static sx_code emulate_both(sxv_emulation *e, int64_t walkers, int64_t block, re
 static sx_code emulate_walk(sxv_emulation *e, int64_t *ran)
 {
     sx_ctx *cx = e->executor->cx;
-    SX_ASSERT(e->walks && e->kernel->part_count == 1 && e->kernel->result_count == 1);
+    SX_ASSERT(e->walks && e->only != SX_MODULE_NONE && e->kernel->result_count == 1);
     int64_t walkers = sx_ceil_div_i64(e->points, WALKED), block = (e->points - 1) % walkers;
     const sx_region *result = &e->buffer[e->buffer_count - 1];
     size_t bytes = (size_t)result->size;
@@ -235,14 +234,18 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
 }
 
 sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *const *buffer,
-                             uint64_t instructions_max, uint8_t *touched, sxr_emulated *emulated)
+                             uint64_t result_bytes, uint64_t instructions_max, uint8_t *touched,
+                             sxr_emulated *emulated)
 {
     SX_ASSERT(executor->emulator != NULL && touched != NULL);
     sxv_emulation e;
     uint64_t affordable;
     sxv_emulation_init(&e, executor, launch, buffer);
-    bool blocks = e.kernel->part_count == 1 && e.kernel->result_count == 1 &&
-                  sxr_module(executor->program)->part[e.kernel->part_first].threads > 0;
+    sx_region *last = &e.buffer[e.buffer_count - 1];
+    SX_ASSERT(result_bytes <= last->size); /* the largest that it can be */
+    last->size = result_bytes;
+    bool blocks = e.only != SX_MODULE_NONE && e.kernel->result_count == 1 &&
+                  sxr_part(executor->program, e.only)->threads > 0;
     sx_emulated_path took = {.affine = false};
     SX_TRY(emulate_last(&e, instructions_max, touched, blocks ? &took : NULL, &affordable));
     int64_t points = e.points;

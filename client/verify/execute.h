@@ -54,9 +54,11 @@ typedef struct {
 } sxr_emulated;
 
 /* The same, but of a block program that would take more instructions these points: the first, the last but one and the
- * last along each dimension, in all combinations. Where they do not cover the others, points evenly as well. */
+ * last along each dimension, in all combinations. Where they do not cover the others, points evenly as well. The last
+ * result has `result_bytes` for the extents of the run: what the program does not know of a tensor of its own. */
 sx_code sxr_execute_covering(sxr_executor *executor, uint32_t launch, void *const *buffer,
-                             uint64_t instructions_max, uint8_t *touched, sxr_emulated *emulated);
+                             uint64_t result_bytes, uint64_t instructions_max, uint8_t *touched,
+                             sxr_emulated *emulated);
 
 /* Emulates points of a launch from the last to the first, in pieces, until all are done or about so many instructions
  * have run; `touched` as above. */

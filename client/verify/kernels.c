@@ -269,7 +269,8 @@ sx_code sxv_run_launch(sxv_verifier *v, uint32_t index)
 /* Emulates a launch beside its results' memory, which may hold what the reference still reads. Large launches
  * are emulated in part: the rest of the results is random. Not `whole`: only where v->touched is set may they
  * be compared. */
-static sx_code emulate_launch(sxv_verifier *v, uint32_t index, sxr_emulated *emulated)
+static sx_code emulate_launch(sxv_verifier *v, uint32_t index, const sx_type *result,
+                              sxr_emulated *emulated)
 {
     const sx_module_launch *launch = &v->module->launch[index];
     uint32_t results = sx_module_results(v->module, launch), first = launch->arg_count - results;
@@ -294,7 +295,9 @@ static sx_code emulate_launch(sxv_verifier *v, uint32_t index, sxr_emulated *emu
             sxr_fill_random(&v->module->tensor[tensor], buffer[k], v->rng.state);
         }
     }
-    return sxr_execute_covering(&v->executor, index, buffer, v->emulated_max, v->touched, emulated);
+    uint64_t bytes = (uint64_t)sx_tensor_elements(result) * sx_dtype_bytes(result->dtype);
+    return sxr_execute_covering(&v->executor, index, buffer, bytes, v->emulated_max, v->touched,
+                                emulated);
 }
 
 /* Elements of a result that was emulated in part: each drawn one, or the next behind it that was stored. */
@@ -591,7 +594,8 @@ static sx_code verify_results(sxv_verifier *v, uint32_t index, const sx_module_k
     sxr_emulated ran = {.whole = true};
     size_t offset[SX_MODULE_RESULTS_MAX];
     (void)sxr_results_room(&v->executor, index, offset);
-    SX_TRY(emulated ? emulate_launch(v, index, &ran) : SX_OK);
+    const sx_type *last = &s[kernel->result_count - 1].node->type;
+    SX_TRY(emulated ? emulate_launch(v, index, last, &ran) : SX_OK);
     if (ran.covers && !ran.partition) {
         return SX_FAIL(v->cx, SX_INTERNAL,
                        "kernel %.*s: its blocks do not store each byte of the result once",

@@ -107,12 +107,19 @@ typedef struct sx_tile sx_tile;
 /* A number of a program that comes when it is launched, as index[3 + slot] of the entry ABI below: what is added to the
  * offset of an address, or the coefficient of an address, the trip count of a loop or the number n of an instruction on
  * integers, which is what the program has where it was lowered (more than 1 for a loop unless it has `any_trip`, not 0
- * for a coefficient). Machine code alone knows them; checks, interpreter and judge read the program as it was lowered
- * for one value. */
-typedef enum { SX_COMES_OFFSET, SX_COMES_COEF, SX_COMES_TRIP, SX_COMES_NUMBER } sx_comes_kind;
+ * for a coefficient). Where the code of the machine is text, it is a number of that (sx_target_shape), which comes as a
+ * parameter. Machine code alone knows them; checks, interpreter and judge read the program as it was lowered for one
+ * value. */
+typedef enum {
+    SX_COMES_OFFSET,
+    SX_COMES_COEF,
+    SX_COMES_TRIP,
+    SX_COMES_NUMBER,
+    SX_COMES_CODE
+} sx_comes_kind;
 typedef struct {
     sx_comes_kind kind;
-    /* The number of the address, or of the item: the LOOP, the instruction whose immediate it is. */
+    /* The number of the address, of the item (the LOOP, the instruction whose immediate it is), or of the number. */
     uint32_t at;
     /* Of a coefficient. */
     uint32_t variable;

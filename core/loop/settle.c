@@ -47,8 +47,8 @@ sx_code sx_kernel_settle(sx_ctx *cx, const sx_kernel *kernel, sx_kernel **settle
         return cx->error.code;
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        SX_ASSERT(kernel->part[p].tile == NULL);
-        SX_TRY(settle_part(cx, &kernel->part[p], &part[p]));
+        part[p] = kernel->part[p]; /* a block's program is that of its extents alone */
+        SX_TRY(part[p].tile == NULL ? settle_part(cx, &kernel->part[p], &part[p]) : SX_OK);
     }
     *out = *kernel;
     out->part = part;

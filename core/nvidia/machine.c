@@ -84,12 +84,16 @@ static uint64_t declared_shared(const sx_ptx_variable *variable, uint32_t count,
 #define MAP_BYTES 128 /* CUtensorMap */
 #define MAP_ALIGN 64
 
-/* Behind the buffers stand as many maps as the launch gives, and nothing else. */
-static sx_code check_maps(sx_ctx *cx, const sx_ptx_kernel *kernel, uint32_t entry, uint32_t maps)
+/* Behind the buffers stand as many maps as the launch gives, and behind them its numbers. */
+static sx_code check_maps(sx_ctx *cx, const sx_ptx_kernel *kernel, uint32_t entry, uint32_t maps,
+                          uint32_t numbers)
 {
-    uint32_t behind = 0;
-    bool fits = kernel->parameter_count >= maps;
-    for (uint32_t i = 0; fits && i < kernel->parameter_count; i++) {
+    uint32_t behind = 0, count = kernel->parameter_count;
+    bool fits = count >= maps && count - maps >= numbers;
+    for (uint32_t i = 0; fits && i < numbers; i++) {
+        fits = sx_ptx_variable_bytes(&kernel->parameter[count - 1 - i]) == sizeof(uint64_t);
+    }
+    for (uint32_t i = 0; fits && i < count - numbers; i++) {
         const sx_ptx_variable *p = &kernel->parameter[i];
         bool map = sx_ptx_variable_bytes(p) > sizeof(uint64_t);
         fits = map ? sx_ptx_variable_bytes(p) == MAP_BYTES && p->align == MAP_ALIGN : behind == 0;
@@ -99,8 +103,8 @@ static sx_code check_maps(sx_ctx *cx, const sx_ptx_kernel *kernel, uint32_t entr
         return SX_FAIL(
             cx, SX_INPUT,
             "PTX code at %u: %u parameters of %d bytes behind its buffers, launched with "
-            "%u maps",
-            entry, behind, MAP_BYTES, maps);
+            "%u maps and %u numbers",
+            entry, behind, MAP_BYTES, maps, numbers);
     }
     return SX_OK;
 }
@@ -178,7 +182,7 @@ static sx_code check_block(sx_ctx *cx, const sx_machine *machine, const sx_ptx_m
                        machine->block_shared_bytes);
     }
     SX_TRY(check_cluster(cx, machine, kernel, entry, &block));
-    return check_maps(cx, kernel, entry, block.maps);
+    return check_maps(cx, kernel, entry, block.maps, block.numbers);
 }
 
 static sx_code check(sx_ctx *cx, const sx_machine *machine, sx_span blob, const uint32_t *entry,

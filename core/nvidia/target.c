@@ -9,6 +9,7 @@
 #include "core/nvidia/code.h"
 #include "core/nvidia/loop.h"
 #include "core/nvidia/tile.h"
+#include "core/ptx/numbers.h"
 #include "core/simt/run.h"
 #include "core/tile/online.h"
 
@@ -116,7 +117,113 @@ static sx_machine_block block_of(const sx_kernel *kernel, uint32_t part, uint32_
     bool works = warps > 0 && last->role == SX_BUFFER_WORKSPACE;
     SX_ASSERT(!works || last->size <= UINT32_MAX);
     return (sx_machine_block){.threads = warps * SX_NVIDIA_LANES,
-                              .shared_bytes = works ? (uint32_t)last->size : 0};
+                              .shared_bytes = works ? (uint32_t)last->size : 0,
+                              .numbers = kernel->part[part].slot_count};
+}
+
+/* The entries of all parts, each with the numbers of the program that it was lowered from. */
+static sx_code make_module(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel,
+                           sx_ptx_module **module)
+{
+    char feature = 0;
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        feature = sx_nvidia_tile_feature(kernel->part[p].tile, feature);
+    }
+    SX_TRY(sx_ptx_module_make(cx, target->machine->level, feature, module));
+    for (uint32_t p = 0; p < kernel->part_count; p++) {
+        bool block = kernel->part[p].tile != NULL;
+        SX_TRY((block ? sx_nvidia_of_tile : sx_nvidia_of_loop)(cx, kernel, p, *module));
+    }
+    return SX_OK;
+}
+
+/* ---- what is the same for several extents ---- */
+/* Numbers of an entry are those of its text, and behind them the dimensions of its maps, which are none of the text. */
+static uint32_t map_numbers(const sx_machine_maps *maps)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < maps->count; i++) {
+        count += maps->map[i].rank;
+    }
+    return count;
+}
+
+static void print_map(const sx_machine_map *map, sx_buf *text)
+{
+    sx_buf_print(text, "map of buffer %u from %llu, type %u, %u bytes, swizzle %u, promotion %u\n",
+                 map->buffer, (unsigned long long)map->offset, map->dtype, map->element_bytes,
+                 map->swizzle_bytes, map->promoted_bytes);
+    for (uint32_t d = 0; d < map->rank; d++) {
+        sx_buf_print(text, "stride %llu, box %u\n", (unsigned long long)map->strides[d],
+                     map->box[d]);
+    }
+}
+
+static sx_code shape(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, uint32_t part,
+                     sx_target_shape *shape)
+{
+    sx_kernel alone = *kernel;
+    sx_ptx_module *module;
+    sx_machine_maps maps;
+    int64_t *of_text;
+    uint32_t count;
+    alone.part = &kernel->part[part];
+    alone.part_count = 1;
+    SX_TRY(make_module(cx, target, &alone, &module));
+    SX_TRY(sx_ptx_take_numbers(cx, &module->kernel[0], &of_text, &count));
+    find_maps(alone.part->tile, &maps);
+    int64_t *number = SX_NEW_ARRAY(cx, int64_t, (size_t)count + map_numbers(&maps) + 1);
+    if (number == NULL) {
+        return cx->error.code;
+    }
+    memcpy(number, of_text, count * sizeof(*number));
+    sx_buf text;
+    sx_buf_init(&text, TEXT_MAX);
+    sx_ptx_print(module, &text);
+    const sx_machine_block block = block_of(&alone, 0, maps.count);
+    sx_buf_print(&text, "%u threads, %u bytes, %u walkers\n", block.threads, block.shared_bytes,
+                 block.walkers);
+    for (uint32_t i = 0; i < maps.count; i++) {
+        print_map(&maps.map[i], &text);
+        for (uint32_t d = 0; d < maps.map[i].rank; d++) {
+            number[count++] = (int64_t)maps.map[i].dims[d];
+        }
+    }
+    sx_code status = sx_buf_check(cx, &text, "PTX");
+    uint8_t *bytes = status == SX_OK ? sx_alloc(cx, text.len + 1) : NULL;
+    if (bytes != NULL) {
+        memcpy(bytes, text.ptr, text.len);
+        *shape = (sx_target_shape){{bytes, text.len}, number, count};
+    }
+    sx_buf_fini(&text);
+    return cx->error.code;
+}
+
+/* The numbers of part `index` that come with the launch become parameters, or are noted in its maps. */
+static sx_code open_numbers(sx_ctx *cx, const sx_part *part, sx_ptx_module *module, uint32_t index,
+                            sx_machine_maps *maps)
+{
+    sx_ptx_coming *coming = SX_NEW_ARRAY(cx, sx_ptx_coming, (size_t)part->comes_count + 1);
+    sx_ptx_kernel *kernel = &module->kernel[index];
+    uint32_t all = sx_ptx_count_numbers(kernel), count = 0;
+    if (coming == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t k = 0; k < part->comes_count; k++) {
+        const sx_comes *comes = &part->comes[k];
+        SX_ASSERT(comes->kind == SX_COMES_CODE && comes->slot < part->slot_count);
+        if (comes->at < all) {
+            coming[count++] = (sx_ptx_coming){comes->at, comes->slot};
+            continue;
+        }
+        uint32_t d = comes->at - all, i = 0;
+        for (; i < maps->count && d >= maps->map[i].rank; i++) {
+            d -= maps->map[i].rank;
+        }
+        SX_ASSERT(i < maps->count);
+        maps->map[i].dim_number[d] = 1 + comes->slot;
+    }
+    return sx_ptx_open_numbers(cx, module, index, coming, count, part->slot_count);
 }
 
 /* The assembler gives out registers: nothing here can lie on a stack. */
@@ -125,14 +232,13 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
 {
     (void)spills;
     sx_ptx_module *module;
-    char feature = 0;
+    *code = (sx_target_code){.entry_count = kernel->part_count};
+    SX_TRY(make_module(cx, target, kernel, &module));
     for (uint32_t p = 0; p < kernel->part_count; p++) {
-        feature = sx_nvidia_tile_feature(kernel->part[p].tile, feature);
-    }
-    SX_TRY(sx_ptx_module_make(cx, target->machine->level, feature, &module));
-    for (uint32_t p = 0; p < kernel->part_count; p++) {
-        bool block = kernel->part[p].tile != NULL;
-        SX_TRY((block ? sx_nvidia_of_tile : sx_nvidia_of_loop)(cx, kernel, p, module));
+        const sx_part *part = &kernel->part[p];
+        find_maps(part->tile, &code->maps[p]);
+        code->block[p] = block_of(kernel, p, code->maps[p].count);
+        SX_TRY(part->slot_count == 0 ? SX_OK : open_numbers(cx, part, module, p, &code->maps[p]));
     }
     sx_buf text;
     sx_buf_init(&text, TEXT_MAX);
@@ -141,12 +247,7 @@ static sx_code emit(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel
     sx_code status = sx_buf_check(cx, &text, "PTX");
     if (status == SX_OK) {
         sx_buf_pad(blob, CODE_ALIGN);
-        *code = (sx_target_code){.entry_count = kernel->part_count};
         find_entries(&text, (uint32_t)blob->len, kernel->part_count, code->entry);
-        for (uint32_t p = 0; p < kernel->part_count; p++) {
-            find_maps(kernel->part[p].tile, &code->maps[p]);
-            code->block[p] = block_of(kernel, p, code->maps[p].count);
-        }
         sx_buf_put(blob, text.ptr, text.len);
         status = sx_buf_check(cx, blob, "code");
     }
@@ -249,11 +350,19 @@ static sx_code run(sx_ctx *cx, interpreter *in, const sx_ptx_launch *launch, sx_
 /* What a launch is given. Its pointers are those of the buffers, and of the workspace where there is one. */
 typedef struct {
     sx_ptx_region region[SX_REGIONS_MAX + 1];
-    sx_ptx_argument argument[SX_REGIONS_MAX + 3];
+    sx_ptx_argument argument[SX_REGIONS_MAX + 3 + SX_EMULATION_NUMBERS_MAX];
     sx_ptx_tensor_map map[SX_MAPS_MAX];
     uint8_t number[2][4];
+    uint8_t coming[SX_EMULATION_NUMBERS_MAX][8];
     uint32_t pointers;
 } given;
+
+static void put_bytes(uint8_t *to, uint64_t value, uint32_t count)
+{
+    for (uint32_t b = 0; b < count; b++) {
+        to[b] = (uint8_t)(value >> (8 * b));
+    }
+}
 
 /* The map as the driver would encode it. */
 static sx_ptx_tensor_map map_of(const sx_machine_map *from)
@@ -274,13 +383,15 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
 {
     uint32_t numbers = what->threads > 0 ? 0 : 2, workspaces = what->threads > 0 ? 0 : 1;
     uint32_t maps = what->maps != NULL ? what->maps->count : 0;
-    SX_ASSERT(kernel->parameter_count >= numbers && what->buffer_count <= SX_REGIONS_MAX);
+    uint32_t behind = numbers + maps + what->number_count;
+    SX_ASSERT(what->buffer_count <= SX_REGIONS_MAX);
+    SX_ASSERT(what->number_count <= SX_EMULATION_NUMBERS_MAX);
     SX_ASSERT(maps <= SX_MAPS_MAX && (maps == 0 || what->threads > 0));
-    if (kernel->parameter_count < numbers + maps) {
-        return SX_FAIL(cx, SX_INPUT, "kernel %s: %u parameters, it is given %u maps", kernel->name,
-                       kernel->parameter_count, maps);
+    if (kernel->parameter_count < behind) {
+        return SX_FAIL(cx, SX_INPUT, "kernel %s: %u parameters, it is given %u maps and %u numbers",
+                       kernel->name, kernel->parameter_count, maps, what->number_count);
     }
-    uint32_t pointers = kernel->parameter_count - numbers - maps;
+    uint32_t pointers = kernel->parameter_count - behind;
     if (pointers < what->buffer_count || pointers > what->buffer_count + workspaces) {
         return SX_FAIL(cx, SX_INPUT, "kernel %s: %u buffers, it is given %u", kernel->name,
                        pointers, what->buffer_count);
@@ -297,11 +408,12 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
     }
     g->pointers = pointers;
     for (uint32_t i = 0; i < numbers; i++) {
-        uint32_t value = (uint32_t)(i == 0 ? what->first : what->count);
-        for (uint32_t b = 0; b < 4; b++) {
-            g->number[i][b] = (uint8_t)(value >> (8 * b));
-        }
+        put_bytes(g->number[i], (uint64_t)(i == 0 ? what->first : what->count), 4);
         g->argument[pointers + i] = (sx_ptx_argument){.value = {g->number[i], 4}};
+    }
+    for (uint32_t i = 0; i < what->number_count; i++) {
+        put_bytes(g->coming[i], (uint64_t)what->number[i], 8);
+        g->argument[pointers + numbers + maps + i] = (sx_ptx_argument){.value = {g->coming[i], 8}};
     }
     return SX_OK;
 }
@@ -478,6 +590,7 @@ static void print(const sx_target *target, sx_span code, const char *symbol, sx_
                     1u << SX_BIND_CLUSTER,                                             \
         .lower = lower,                                                                \
         .emit = emit,                                                                  \
+        .shape = shape,                                                                \
         .assemble = sx_nvidia_assemble,                                                \
         .emulator_make = emulator_make,                                                \
         .emulate = emulate,                                                            \

@@ -8,9 +8,10 @@ typedef struct sx_machine sx_machine;
 
 /* How the code at an entry is launched. 0 threads: it is a vector program. Else a block of so many threads works at
  * each point of its grid, and the launch asks for so many bytes of shared memory and gives so many maps. Where blocks
- * walk over the points there are `walkers` of them at most (core/base/grid.h); 0: each point is a block. */
+ * walk over the points there are `walkers` of them at most (core/base/grid.h); 0: each point is a block. Behind all
+ * other parameters stand `numbers` of 8 bytes, which follow the extents of the run. */
 typedef struct {
-    uint32_t threads, shared_bytes, maps, walkers;
+    uint32_t threads, shared_bytes, maps, walkers, numbers;
     int64_t grid[3]; /* of the part; all 0: not known */
 } sx_machine_block;
 
@@ -30,6 +31,8 @@ typedef struct {
     uint64_t dims[SX_MAP_RANK_MAX];
     uint64_t strides[SX_MAP_RANK_MAX]; /* bytes; the first one is that of an element */
     uint32_t box[SX_MAP_RANK_MAX];
+    /* 0: dims[k] is as it stands. Else it comes with the launch, as number n - 1 of those that the entry is given. */
+    uint32_t dim_number[SX_MAP_RANK_MAX];
 } sx_machine_map;
 typedef struct {
     sx_machine_map map[SX_MAPS_MAX];

@@ -31,6 +31,15 @@ typedef struct {
     uint32_t spill_count;
 } sx_target_code;
 
+/* ---- what is the same for several extents ---- */
+/* The code of a part apart from its numbers, and these, in the order in which they stand. Parts with equal texts are
+ * the same code, which is given other numbers. Both lie in the arena of whoever asks. */
+typedef struct {
+    sx_span text;
+    const int64_t *number;
+    uint32_t count;
+} sx_target_shape;
+
 /* ---- what is assembled ---- */
 /* The code of a kernel as text, its entries with the blocks that they are launched with, and who assembles it. */
 typedef struct {
@@ -125,6 +134,11 @@ struct sx_target {
      *   errors   SX_LIMIT more registers than there are: the search takes the next candidate */
     sx_code (*emit)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
                     sx_buf *blob, sx_target_code *code);
+    /* NULL: the program of a part says what may come at run time (sx_comes). Else its code does: which part is the same
+     * one for other extents, with other numbers. `emit` then takes those that are SX_COMES_CODE.
+     *   errors   those of `emit` */
+    sx_code (*shape)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, uint32_t part,
+                     sx_target_shape *shape);
     /* NULL: the code is machine code already. Else makes machine code, in cx's arena, of the text of a kernel that
      * this target emitted, and the record of each entry.
      *   errors   SX_LIMIT it spills, uses local memory, or cannot be launched on the device, with the numbers: the

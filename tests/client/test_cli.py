@@ -763,7 +763,8 @@ def test_explain_and_dump():
 def test_what_the_copy_engine_reads():
     """Of a module by hand (tests/lib/gen_boxes.h)."""
     module, folder = ROOT / "tests" / "fuzz" / "seeds" / "fuzz_module" / "boxes.sxm", TMP / "boxes"
-    maps = [{"argument": 0, "element": "f32", "offset": 160, "dims": [40, 20], "stride_bytes": [4, 160], "box": [32, 8],
+    maps = [{"argument": 0, "element": "f32", "offset": 160, "dims": [40, 20], "dim_numbers": [0, 0],
+             "stride_bytes": [4, 160], "box": [32, 8],
              "swizzle_bytes": 128, "promoted_bytes": 256}]
     sx("module", "dump", module, "-o", folder)
     assert json.loads((folder / "kernels.json").read_text())["kernels"][0]["launch"][0]["maps"] == maps

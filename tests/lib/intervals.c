@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "client/runtime/cpu.h"
+#include "client/verify/execute.h"
 #include "core/base/rng.h"
 #include "tests/lib/compiled.h"
 #include "tests/lib/model.h"
@@ -42,16 +43,39 @@ void sx_test_bind_drawn(sx_ctx *cx, sxr_program *program)
     }
 }
 
+static const sxr_options open_any = {.threads = 1, .any_level = true};
+
+/* All launches of the variant, by the emulator of the target. */
+static void emulate(sx_ctx *cx, sxr_executor *executor)
+{
+    const sx_module *module = sxr_module(executor->program);
+    const sx_module_variant *variant = &module->variant[sxr_variant(executor->program)];
+    for (uint32_t i = 0; i < variant->launch_count; i++) {
+        const sx_module_launch *launch = &module->launch[variant->launch_first + i];
+        void *buffer[SX_MODULE_ARGS_MAX];
+        for (uint32_t k = 0; k < launch->arg_count; k++) {
+            buffer[k] = sxr_memory(executor->program, module->arg[launch->arg_first + k]);
+        }
+        ck_sx_ok(cx, sxr_execute(executor, variant->launch_first + i, buffer));
+    }
+}
+
 /* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
 static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uint32_t symbols,
                 const int64_t *value, sx_buf *out)
 {
+    sxr_executor executor;
     for (uint32_t k = 0; k < symbols; k++) {
         ck_sx_ok(cx, sxr_set_extent(cx, program, symbol[k].name, value[k]));
     }
     const sx_module *module = sxr_module(program);
     sx_test_bind_drawn(cx, program);
-    ck_sx_ok(cx, sxr_run(cx, program, NULL));
+    ck_sx_ok(cx, sxr_executor_make(cx, NULL, program, &executor));
+    if (executor.emulator != NULL) {
+        emulate(cx, &executor);
+    } else {
+        ck_sx_ok(cx, sxr_run(cx, program, NULL));
+    }
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         if (module->tensor[i].place == SX_TENSOR_OUTPUT) {
             sx_buf_put(out, sxr_memory(program, i), (size_t)sxr_size(program, i));
@@ -87,7 +111,7 @@ static void compare_at(sx_ctx *cx, const sx_core_request *all, const int64_t *va
     sxr_program *one;
     compile_alone(cx, all, value, &module);
     *alone = module.len > *alone ? module.len : *alone;
-    ck_sx_ok(cx, sxr_open_bytes(cx, sx_buf_span(&module), NULL, &one));
+    ck_sx_ok(cx, sxr_open_bytes(cx, sx_buf_span(&module), &open_any, &one));
     run(cx, whole, all->interval, all->interval_count, value, &got);
     run(cx, one, all->interval, all->interval_count, value, &want);
     ck_assert_msg(sx_span_equal(sx_buf_span(&got), sx_buf_span(&want)), "%d, %d", (int)value[0],
@@ -108,8 +132,9 @@ void sx_test_compare_intervals(sx_ctx *cx, const sx_core_request *all, sx_test_i
     sx_buf_init(&module, (size_t)1 << 26);
     ck_sx_ok(cx, sx_test_compile_request(cx, all, &module));
     sxr_program *whole;
-    ck_sx_ok(cx, sxr_open_bytes(cx, sx_buf_span(&module), NULL, &whole));
+    ck_sx_ok(cx, sxr_open_bytes(cx, sx_buf_span(&module), &open_any, &whole));
     ck_assert_uint_le(sxr_module(whole)->variant_count, t->variants);
+    t->cases = (uint32_t)sxr_module(whole)->cases_count;
     t->bytes = module.len;
     t->alone = 0;
     uint64_t values[2] = {1, 1};

@@ -14,6 +14,8 @@ typedef struct {
     uint32_t points, variants;
     /* The size of the module for all values, and of the largest of the others. */
     size_t bytes, alone;
+    /* How many cases its parts have. */
+    uint32_t cases;
 } sx_test_intervals;
 /* The module for the intervals of the request, at most two, beside those for single values of them: the outputs have
  * the same bits. Fails the test otherwise. */

@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 9,                                                   \
-          "module format 9, this program reads 10; compile it again")                           \
-    FAULT(new_version, f->header.version = 11,                                                  \
-          "module format 11, this program reads 10; it was made by a newer program")            \
+    FAULT(old_version, f->header.version = 10,                                                   \
+          "module format 10, this program reads 11; compile it again")                           \
+    FAULT(new_version, f->header.version = 12,                                                  \
+          "module format 12, this program reads 11; it was made by a newer program")            \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \

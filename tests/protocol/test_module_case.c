@@ -75,7 +75,7 @@ static sx_code decode(sx_module *module)
     FAULT(overflow, tables.number[7].scale = INT64_MAX, "number 3, (9223372036854775807 value")   \
     FAULT(sum, (tables.number[3].scale = 1, tables.number[3].offset = INT64_MAX),                 \
           "number 3, (1 value + 9223372036854775807) / 1")                                        \
-    FAULT(extents, tables.extents = 3, "case 0: of part 0, which has extents or threads")
+    FAULT(extents, tables.extents = 3, "case 0: of part 0, which has extents")
 #define FAULT(name, statement, text) \
     static void fault_##name(void)   \
     {                                \

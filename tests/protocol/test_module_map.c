@@ -53,7 +53,8 @@ static sx_code decode(sx_module *module)
     FAULT(swizzle, M.swizzle_bytes = 48, "map 0: box[0] of 128 bytes, swizzle of 48")            \
     FAULT(swizzle_narrow, M.swizzle_bytes = 64, "map 0: box[0] of 128 bytes, swizzle of 64")     \
     FAULT(promotion, M.promoted_bytes = 512, "map 0: promotion to 512 bytes")                    \
-    FAULT(word, M.zero = 1, "last word 1")                                                       \
+    FAULT(number, M.dim_number[1] = 3, "map 0: dim[1] is number 3 of part 0, whose cases have")  \
+    FAULT(number_behind, M.dim_number[2] = 3, "map 0: dimension 2 of 2 is not empty")            \
     FAULT(behind, M.box[2] = 1, "map 0: dimension 2 of 2 is not empty")                          \
     FAULT(dtype, M.dtype = 7, "of element type 7, launch 0 gives tensor 0 of 3360 and type 1")   \
     FAULT(outside, M.dim[1] = 21, "map 0: 3360 bytes from 160 on of element type 1, launch 0")   \

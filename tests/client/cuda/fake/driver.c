@@ -40,7 +40,7 @@
 #define FUNCTIONS_MAX 2048
 #define FUNCTION_NAMES_MAX 64
 #define DEPTH_MAX 8
-#define PARAMETERS_MAX 70
+#define PARAMETERS_MAX 140
 #define STREAMS_MAX 8
 #define NODES_MAX 4096
 #define MAPS_MAX 3 /* of a kernel */
@@ -700,7 +700,8 @@ static uint64_t parameter_bytes(const sx_ptx_kernel *kernel, uint32_t i)
     return sx_ptx_variable_bytes(&kernel->parameter[i]);
 }
 
-/* Parameters as the interpreter takes them: where a pointer leads into memory, that; numbers as they are. */
+/* Parameters as the interpreter takes them: where a pointer leads into memory, that; numbers as they are. One of 8
+ * bytes that leads nowhere is a number: the interpreter finds no memory there if the kernel takes it for an address. */
 static int read_parameters(const sx_ptx_kernel *kernel, const node *n, sx_ptx_argument *argument,
                            sx_ptx_tensor_map *map, sx_ptx_region *region, uint32_t *region_count)
 {
@@ -722,7 +723,7 @@ static int read_parameters(const sx_ptx_kernel *kernel, const node *n, sx_ptx_ar
         uint64_t at = value[i];
         const allocation *a = find(at);
         if (a == NULL) {
-            return ILLEGAL_ADDRESS;
+            continue;
         }
         uint32_t r = region_for(a, region, region_count);
         argument[i] = (sx_ptx_argument){.region = r + 1, .offset = at - a->at};
