@@ -176,13 +176,14 @@ typedef struct {
 typedef struct {
     int64_t scale, offset;
 } sx_module_number;
-/* A part may be for some values of symbols alone, and take numbers at run time: it then has cases. Its numbers are the
- * grid (in the record of the part stands the largest), and what the code finds behind the index of the point; of PTX,
- * in its last parameters, which have 8 bytes each. They come in groups, 0, 1 ...: `number_count` of them from number
- * `slot` of the part on. A case gives those of a group, for the values from `low` to `high` that leave `remainder` when
- * divided by `modulus`; both ends are such values. They are values of `symbol`, or products of its value and that of `other`. All cases of a group are of the
- * same symbols and numbers; the first one that holds counts. Where none does in one of the groups, the part has no
- * points. Rows ascend by part and group, and their numbers lie one behind the other. */
+/* A part may be for some values of symbols alone, and take numbers at run time: it then has cases. Its numbers are
+ * the grid (in the record of the part stands the largest), and what the code finds behind the index of the point; of
+ * PTX, in its last parameters, which have 8 bytes each. They come in groups, 0, 1 ...: `number_count` of them from
+ * number `slot` of the part on. A case gives those of a group, for the values from `low` to `high` that leave
+ * `remainder` when divided by `modulus`; both ends are such values. They are values of `symbol`, or products of its
+ * value and that of `other`. All cases of a group are of the same symbols and numbers; the first one that holds
+ * counts. Where none does in one of the groups, the part has no points. Rows ascend by part and group, and their
+ * numbers lie one behind the other. */
 #define SX_MODULE_NUMBERS_MAX 64u /* of a part */
 typedef struct {
     uint32_t part, group, slot, number_count, symbol, other;

@@ -108,8 +108,8 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 10,                                                   \
-          "module format 10, this program reads 11; compile it again")                           \
+    FAULT(old_version, f->header.version = 10,                                                  \
+          "module format 10, this program reads 11; compile it again")                          \
     FAULT(new_version, f->header.version = 12,                                                  \
           "module format 12, this program reads 11; it was made by a newer program")            \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
