@@ -661,7 +661,7 @@ static sx_code lower_kept(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
     for (uint32_t p = 0; part != NULL && p < kept->part_count; p++) {
         sx_pipe_subject there;
         sx_kernel *kernel;
-        SX_TRY(lower_value(cx, pipe, s, &kept->schedule, &kept->value[p], &there, &kernel));
+        SX_TRY(sx_lowered_at(cx, pipe, s, &kept->schedule, &kept->value[p], &there, &kernel));
         SX_ASSERT(kept->at[p] < kernel->part_count);
         part[p] = kernel->part[kept->at[p]];
         part[p].comes = kept->part[p].comes;
