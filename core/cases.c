@@ -128,9 +128,16 @@ static int64_t number_at(const member *m, const place *p)
     case SX_COMES_COEF: return m->part->addr[p->at].coef[p->variable];
     case SX_COMES_TRIP: return m->part->item[p->at].trip;
     case SX_COMES_NUMBER: return m->part->item[p->at].imm2;
-    case SX_COMES_CODE: return m->code.number[p->at];
+    case SX_COMES_CODE:
+    case SX_COMES_CODE_OFFSET: return m->code.number[p->at];
     }
     SX_UNREACHABLE();
+}
+
+/* Does what comes add to the number of the program or text? */
+static bool is_offset(const place *p)
+{
+    return p->kind == SX_COMES_OFFSET || p->kind == SX_COMES_CODE_OFFSET;
 }
 
 /* ---- a new shape ---- */
@@ -204,7 +211,7 @@ static sx_code put_code(sx_ctx *cx, const member *m, shape *s)
     s->text = (sx_span){text, m->code.text.len};
     s->part = (sx_part){.var_count = m->part->var_count};
     for (uint32_t i = 0; i < m->code.count; i++) {
-        put_place(s, m, SX_COMES_CODE, i, 0);
+        put_place(s, m, m->code.offset[i] ? SX_COMES_CODE_OFFSET : SX_COMES_CODE, i, 0);
     }
     return SX_OK;
 }
@@ -309,7 +316,7 @@ static sx_code add_numbers(collection *c, shape *s, const member *m)
             continue;
         }
         const parting wanted = {p->slot, 0, p->kind,
-                                p->slot == 0 && p->kind != SX_COMES_OFFSET ? p->here : 0, moved};
+                                p->slot == 0 && !is_offset(p) ? p->here : 0, moved};
         uint32_t i = 0;
         while (i < parted_count &&
                (parted[i].from != wanted.from || parted[i].kind != wanted.kind ||
@@ -434,7 +441,7 @@ static void move_slots(shape *s)
     bool done[SX_COMES_SLOTS_MAX + 1] = {false};
     for (uint32_t k = 0; k < s->place_count; k++) {
         const place *p = &s->place[k];
-        if (p->slot == 0 || p->kind == SX_COMES_OFFSET || done[p->slot]) {
+        if (p->slot == 0 || is_offset(p) || done[p->slot]) {
             continue;
         }
         done[p->slot] = true;

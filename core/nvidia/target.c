@@ -166,17 +166,21 @@ static sx_code shape(sx_ctx *cx, const sx_target *target, const sx_kernel *kerne
     sx_ptx_module *module;
     sx_machine_maps maps;
     int64_t *of_text;
+    bool *is_offset;
     uint32_t count;
     alone.part = &kernel->part[part];
     alone.part_count = 1;
     SX_TRY(make_module(cx, target, &alone, &module));
-    SX_TRY(sx_ptx_take_numbers(cx, &module->kernel[0], &of_text, &count));
+    SX_TRY(sx_ptx_take_numbers(cx, &module->kernel[0], &of_text, &is_offset, &count));
     find_maps(alone.part->tile, &maps);
-    int64_t *number = SX_NEW_ARRAY(cx, int64_t, (size_t)count + map_numbers(&maps) + 1);
-    if (number == NULL) {
+    size_t capacity = (size_t)count + map_numbers(&maps) + 1;
+    int64_t *number = SX_NEW_ARRAY(cx, int64_t, capacity);
+    bool *offset = SX_NEW_ARRAY(cx, bool, capacity); /* dimensions of maps are none */
+    if (number == NULL || offset == NULL) {
         return cx->error.code;
     }
     memcpy(number, of_text, count * sizeof(*number));
+    memcpy(offset, is_offset, count * sizeof(*offset));
     sx_buf text;
     sx_buf_init(&text, TEXT_MAX);
     sx_ptx_print(module, &text);
@@ -193,7 +197,7 @@ static sx_code shape(sx_ctx *cx, const sx_target *target, const sx_kernel *kerne
     uint8_t *bytes = status == SX_OK ? sx_alloc(cx, text.len + 1) : NULL;
     if (bytes != NULL) {
         memcpy(bytes, text.ptr, text.len);
-        *shape = (sx_target_shape){{bytes, text.len}, number, count};
+        *shape = (sx_target_shape){{bytes, text.len}, number, offset, count};
     }
     sx_buf_fini(&text);
     return cx->error.code;
@@ -211,7 +215,8 @@ static sx_code open_numbers(sx_ctx *cx, const sx_part *part, sx_ptx_module *modu
     }
     for (uint32_t k = 0; k < part->comes_count; k++) {
         const sx_comes *comes = &part->comes[k];
-        SX_ASSERT(comes->kind == SX_COMES_CODE && comes->slot < part->slot_count);
+        bool code = comes->kind == SX_COMES_CODE || comes->kind == SX_COMES_CODE_OFFSET;
+        SX_ASSERT(code && comes->slot < part->slot_count);
         if (comes->at < all) {
             coming[count++] = (sx_ptx_coming){comes->at, comes->slot};
             continue;

@@ -34,7 +34,7 @@ static void find_numbers(const sx_ptx_kernel *kernel, const sx_ptx_insn *insn,
 }
 
 /* How many numbers there are. They go to `take`, and are 0 from then on; NULL: they stay. */
-static uint32_t walk(sx_ptx_kernel *kernel, int64_t *take)
+static uint32_t walk(sx_ptx_kernel *kernel, int64_t *take, bool *offset)
 {
     sx_ptx_register_class class_of[SX_PTX_OPERANDS_MAX];
     uint32_t count = 0;
@@ -48,6 +48,7 @@ static uint32_t walk(sx_ptx_kernel *kernel, int64_t *take)
             if (take != NULL) {
                 sx_ptx_arg *arg = &kernel->arg[insn->arg + a];
                 take[count] = arg->value;
+                offset[count] = arg->kind == SX_PTX_ARG_MEMORY;
                 arg->value = 0;
             }
             count++;
@@ -58,17 +59,19 @@ static uint32_t walk(sx_ptx_kernel *kernel, int64_t *take)
 
 uint32_t sx_ptx_count_numbers(sx_ptx_kernel *kernel)
 {
-    return walk(kernel, NULL);
+    return walk(kernel, NULL, NULL);
 }
 
-sx_code sx_ptx_take_numbers(sx_ctx *cx, sx_ptx_kernel *kernel, int64_t **number, uint32_t *count)
+sx_code sx_ptx_take_numbers(sx_ctx *cx, sx_ptx_kernel *kernel, int64_t **number, bool **offset,
+                            uint32_t *count)
 {
-    SX_ASSERT(kernel != NULL && number != NULL && count != NULL);
+    SX_ASSERT(kernel != NULL && number != NULL && offset != NULL && count != NULL);
     *number = SX_NEW_ARRAY(cx, int64_t, (size_t)kernel->arg_count + 1);
-    if (*number == NULL) {
+    *offset = SX_NEW_ARRAY(cx, bool, (size_t)kernel->arg_count + 1);
+    if (*number == NULL || *offset == NULL) {
         return cx->error.code;
     }
-    *count = walk(kernel, *number);
+    *count = walk(kernel, *number, *offset);
     return SX_OK;
 }
 
@@ -147,7 +150,7 @@ static void put_insn(opening *o, const sx_ptx_insn *insn)
             const sx_ptx_arg base = {.kind = SX_PTX_ARG_REGISTER, .form = arg.form, .id = arg.id};
             sx_ptx_arg sum = sx_ptx_register(b, SX_PTX_B64);
             SX_PTX_PUT(b, ADD, SX_PTX_M(SX_PTX_TYPE_S64), sum, base, with);
-            with = sx_ptx_at(sum, 0);
+            with = sx_ptx_at(sum, arg.value);
         }
         b->kernel->arg[insn->arg + a] = with; /* behind ADD, which may move them */
     }

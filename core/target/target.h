@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     sx_span text;
     const int64_t *number;
+    const bool *offset; /* of each number: it is added to an address (SX_COMES_CODE_OFFSET) */
     uint32_t count;
 } sx_target_shape;
 
@@ -135,7 +136,7 @@ struct sx_target {
     sx_code (*emit)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, bool spills,
                     sx_buf *blob, sx_target_code *code);
     /* NULL: the program of a part says what may come at run time (sx_comes). Else its code does: which part is the same
-     * one for other extents, with other numbers. `emit` then takes those that are SX_COMES_CODE.
+     * one for other extents, with other numbers. `emit` then takes those that are of its code.
      *   errors   those of `emit` */
     sx_code (*shape)(sx_ctx *cx, const sx_target *target, const sx_kernel *kernel, uint32_t part,
                      sx_target_shape *shape);

@@ -59,11 +59,15 @@ static numbers draw(void)
 static const char *shape_of(sx_ptx_module *module, int64_t *number)
 {
     int64_t *taken;
+    bool *offset;
     uint32_t count;
     sx_buf text;
     ck_assert_uint_eq(sx_ptx_count_numbers(&module->kernel[0]), NUMBERS);
-    ck_sx_ok(&cx, sx_ptx_take_numbers(&cx, &module->kernel[0], &taken, &count));
+    ck_sx_ok(&cx, sx_ptx_take_numbers(&cx, &module->kernel[0], &taken, &offset, &count));
     ck_assert_uint_eq(count, NUMBERS);
+    for (uint32_t i = 0; i < NUMBERS; i++) {
+        ck_assert_int_eq(offset[i], i == NUMBERS - 1);
+    }
     memcpy(number, taken, sizeof(*number) * NUMBERS);
     sx_buf_init(&text, 1 << 16);
     sx_ptx_print(module, &text);
@@ -102,15 +106,16 @@ static void run(const sx_ptx_module *module, const int64_t *number, uint32_t cou
     ck_sx_ok(&cx, launch_run(&cx, &l, 0, false));
 }
 
-/* Some numbers of one text come with the launch, those of another one; two share a parameter where they are equal. */
+/* Some numbers of one text come with the launch, those of another one; two share a parameter where they are equal. That
+ * of an offset is added to what stands there. */
 START_TEST(test_numbers_that_come)
 {
     numbers from = draw(), to = draw();
     int32_t got[WORDS], want[WORDS];
-    to.offset = to.stride;
+    to.first = to.factor;
     sx_ptx_module *module = parse(&from, "add");
-    static const sx_ptx_coming coming[] = {{1, 2}, {2, 0}, {4, 3}, {5, 1}, {6, 1}};
-    const int64_t number[] = {to.factor, to.stride, to.first, to.rounds, -1};
+    static const sx_ptx_coming coming[] = {{1, 0}, {2, 0}, {4, 3}, {5, 1}, {6, 2}};
+    const int64_t number[] = {to.factor, to.stride, to.offset - from.offset, to.rounds, -1};
     ck_sx_ok(&cx, sx_ptx_open_numbers(&cx, module, 0, coming, SX_COUNT(coming), SX_COUNT(number)));
     run(module, number, SX_COUNT(number), got);
     run(parse(&to, "add"), NULL, 0, want);
