@@ -315,8 +315,8 @@ static sx_code add_numbers(collection *c, shape *s, const member *m)
             s->moved[p->slot][now] = moved;
             continue;
         }
-        const parting wanted = {p->slot, 0, p->kind,
-                                p->slot == 0 && !is_offset(p) ? p->here : 0, moved};
+        const parting wanted = {p->slot, 0, p->kind, p->slot == 0 && !is_offset(p) ? p->here : 0,
+                                moved};
         uint32_t i = 0;
         while (i < parted_count &&
                (parted[i].from != wanted.from || parted[i].kind != wanted.kind ||

@@ -335,9 +335,9 @@ sx_code sx_pipe_choose_steady(sx_ctx *cx, sx_pipe *pipe, const sx_pipe_subject *
         SX_ASSERT(found->best_count > 0 && (text || found->matrix_count == 0));
         pool->best_ns[k] = found->best[0].cost_ns;
         if (text) {
-            SX_TRY(found->dearer ? sx_search_rest(cx, there->single, pipe->device, c->rhs_constant,
-                                                  found)
-                                 : SX_OK);
+            SX_TRY(found->dearer
+                       ? sx_search_rest(cx, there->single, pipe->device, c->rhs_constant, found)
+                       : SX_OK);
             pool_add_all(pipe, s, found, pool);
         }
         SX_TRY(search_for_all(cx, pipe, there, c->rhs_constant, found));

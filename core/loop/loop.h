@@ -104,12 +104,12 @@ typedef struct {
 /* What a block of threads does at a point of the grid: core/tile/program.h. */
 typedef struct sx_tile sx_tile;
 
-/* A number of a program that comes when it is launched, as index[3 + slot] of the entry ABI below: what is added to the
- * offset of an address, or the coefficient of an address, the trip count of a loop or the number n of an instruction on
- * integers, which is what the program has where it was lowered (more than 1 for a loop unless it has `any_trip`, not 0
- * for a coefficient). Where the code of the machine is text, it is a number of that (sx_target_shape), which comes as a
- * parameter: the number itself, or for SX_COMES_CODE_OFFSET what is added to it. Machine code alone knows them; checks, interpreter and judge read the program as it was lowered for one
- * value. */
+/* A number of a program that comes when it is launched, as index[3 + slot] of the entry ABI below: what is added to
+ * the offset of an address, or the coefficient of an address, the trip count of a loop or the number n of an
+ * instruction on integers, which is what the program has where it was lowered (more than 1 for a loop unless it has
+ * `any_trip`, not 0 for a coefficient). Where the code of the machine is text, it is a number of that
+ * (sx_target_shape), which comes as a parameter: the number itself, or for SX_COMES_CODE_OFFSET what is added to it.
+ * Machine code alone knows them; checks, interpreter and judge read the program as it was lowered for one value. */
 typedef enum {
     SX_COMES_OFFSET,
     SX_COMES_COEF,
