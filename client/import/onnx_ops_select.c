@@ -665,6 +665,27 @@ static sx_node_id pad_constant(sx_ox *im, sx_node_id x, uint32_t axis, int64_t b
     return sx_ox_add(im, SX_OP_PAD, &attr, input, 2);
 }
 
+/* Of an extent that has a symbol: borders before and behind it. */
+static sx_node_id pad_symbol(sx_ox *im, sx_node_id x, uint32_t axis, int64_t before, int64_t after,
+                             sx_node_id fill)
+{
+    const int64_t border[2] = {before, after};
+    const sx_ints none = {.count = 0};
+    sx_type type = *sx_ox_type(im, x);
+    sx_node_id part[3];
+    uint32_t count = 0;
+    for (uint32_t k = 0; k < 2; k++) {
+        if (border[k] > 0) {
+            type.dim[axis] = sx_dim_of(border[k]);
+            part[count++] = sx_ox_broadcast_in(im, fill, &none, &type);
+        }
+        if (k == 0) {
+            part[count++] = x;
+        }
+    }
+    return sx_ox_concat(im, part, count, axis);
+}
+
 static sx_node_id pad_axis(sx_ox *im, sx_node_id x, uint32_t axis, int64_t before, int64_t after,
                            pad_mode mode, sx_node_id fill)
 {
@@ -675,7 +696,9 @@ static sx_node_id pad_axis(sx_ox *im, sx_node_id x, uint32_t axis, int64_t befor
     int64_t extent = type.dim[axis].scale;
     int64_t total;
     if (mode == PAD_CONSTANT) {
-        return pad_constant(im, x, axis, before, after, fill);
+        bool symbol = !sx_dim_is_constant(type.dim[axis]) && before >= 0 && after >= 0;
+        return symbol ? pad_symbol(im, x, axis, before, after, fill)
+                      : pad_constant(im, x, axis, before, after, fill);
     }
     if (!sx_dim_is_constant(type.dim[axis]) || !sx_add_i64(before, after, &total) ||
         !sx_add_i64(total, extent, &total) || total > SX_OX_KNOWN_MAX) {

@@ -482,6 +482,13 @@ def test_dynamic():
             got, want = f(x), torch.relu(layer(x)).softmax(-1) + 1
             assert got.shape == want.shape and torch.allclose(got, want, atol=1e-5), n
     assert count.programs == 4 and count.runs == 38, "three programs of their own, and one for all others"
+    with torch.no_grad(), Counted() as count:
+        f = compiled(lambda x: F.pad(x, (1, 0, 2, 1), value=7.0) * 2, dynamic=None)
+        for n in range(2, 9):
+            x = whole(n, 6)
+            torch._dynamo.mark_dynamic(x, 0)
+            same(f(x), F.pad(x, (1, 0, 2, 1), value=7.0) * 2)
+    assert count.programs == 4 and count.runs == 7, (count.programs, count.runs)
     agrees(lambda x: (x.reshape(x.shape[0] * 2, -1), x.new_ones(x.shape[0] + 3) * 2, x.shape[0] * x.sum()), whole(5, 4),
            dynamic=True)
 

@@ -10,6 +10,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[3]
 sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
 os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
 import numpy as np  # noqa: E402
+import onnx  # noqa: E402
 
 import symplex  # noqa: E402
 from symplex._trace.size import Size, parse  # noqa: E402
@@ -209,6 +210,23 @@ def test_sums_of_dimensions():
     equal(h(rows(2, 4), rows(3, 4), rows(5)), np.concatenate([rows(2, 4), rows(3, 4)]) + rows(5)[:, None])
     fails(symplex.ShapeError, "argument 'c': dimension 0 is 6, needed is past + seq = 5, where past = 2 (argument 'a'"
           "), seq = 3 (argument 'b')", h, rows(2, 4), rows(3, 4), rows(6))
+
+
+def test_borders_around_dimensions():
+    """Padded along a symbolic dimension, and along others: one program for all values; also of an ONNX model."""
+    def padded(x):
+        return np.pad(x, ((1, 2), (0, 0))), np.pad(x, ((0, 3), (2, 0)), constant_values=7), np.pad(x, 0) + 1
+    f = symplex.jit(padded, shapes={"x": ("n", 4)}, dims={"n": (1, 9)}, threads=1)
+    node = onnx.helper.make_node("Pad", ["x", "pads"], ["y"])
+    kinds = [onnx.helper.make_tensor_value_info(*kind) for kind in (("x", 1, ["n", 4]), ("y", 1, ["m", 5]))]
+    graph = onnx.helper.make_graph([node], "pad", kinds[:1], kinds[1:],
+                                   [onnx.helper.make_tensor("pads", 7, [4], [1, 0, 2, 1])])
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    g = symplex.compile_onnx(model.SerializeToString(), dims={"n": (1, 9)}, threads=1)
+    for n in (1, 2, 9):
+        equal(f(rows(n, 4)), padded(rows(n, 4)))
+        equal(g(rows(n, 4)), np.pad(rows(n, 4), ((1, 2), (0, 1))))
+    assert len(f.modules) == 1
 
 
 def test_typed_axes():

@@ -272,6 +272,14 @@ def pad(array: Any, pad_width: Any, mode: str = "constant", constant_values: Any
         raise Unimplemented(f"numpy.pad with mode '{mode}' and constants of {np.ndim(constant_values)} dimensions "
                             f"({place()})")
     low, high = np.broadcast_to(np.asarray(pad_width), (x.ndim, 2)).T.tolist()
+    for d, n in enumerate(x.shape):
+        if isinstance(n, Size):  # borders before and behind it
+            x = concatenate([x if width is None else
+                             full((*x.shape[:d], width, *x.shape[d + 1:]), constant_values, x.dtype)
+                             for width in (low[d], None, high[d]) if width != 0], d)
+            low[d] = high[d] = 0
+    if not any(low) and not any(high):
+        return x
     shape = tuple(n + a + b for n, a, b in zip(x.shape, low, high))
     return emit("pad", (x, value(constant_values, x.dtype)), {"low": low, "high": high, "interior": [0] * x.ndim},
                 x.dtype, shape)

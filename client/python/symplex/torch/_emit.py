@@ -183,6 +183,12 @@ class Emitter:
     def pad(self, x: Value, value: float, low: Sequence[int], high: Sequence[int],
             interior: Sequence[int] | None = None) -> Value:
         interior = interior or [0] * len(low)
+        for d, n in enumerate(x.shape):
+            if not isinstance(n, int) and interior[d] == 0 and low[d] >= 0 and high[d] >= 0:  # borders around a symbol
+                x = self.concatenate([x if width is None else
+                                      self.constant(value, x.dtype, [*x.shape[:d], width, *x.shape[d + 1:]])
+                                      for width in (low[d], None, high[d]) if width != 0], d)
+                low, high = ([0 if k == d else width for k, width in enumerate(w)] for w in (low, high))
         if not any(low) and not any(high) and not any(interior):
             return x
         shape = [n if (a, b, i) == (0, 0, 0) else max(0, n + max(0, n - 1) * i + a + b)
