@@ -138,6 +138,16 @@ static bool combine(sx_ox *im, sx_op op, sx_dim a, sx_dim b, sx_dim *out)
     return ok && sx_ox_extent(im, &p, out);
 }
 
+/* Of numbers whose sign does not matter. */
+static bool remainder_of(sx_dim a, sx_dim b, sx_dim *out)
+{
+    if (!both_constant(a, b) || a.scale < 0 || b.scale <= 0) {
+        return false;
+    }
+    *out = sx_dim_of(a.scale % b.scale);
+    return true;
+}
+
 static bool apply(const sx_ox *im, sx_op op, sx_dim a, sx_dim b, sx_dim *out)
 {
     switch ((int)op) {
@@ -145,6 +155,7 @@ static bool apply(const sx_ox *im, sx_op op, sx_dim a, sx_dim b, sx_dim *out)
     case SX_OP_SUBTRACT: return subtract(a, b, out);
     case SX_OP_MULTIPLY: return multiply(a, b, out);
     case SX_OP_DIVIDE: return divide(a, b, out);
+    case SX_OP_REMAINDER: return remainder_of(a, b, out);
     case SX_OP_MAXIMUM: return extreme(im, a, b, true, out);
     case SX_OP_MINIMUM: return extreme(im, a, b, false, out);
     case SX_OP_AND: *out = sx_dim_of(a.scale & b.scale); return both_constant(a, b);

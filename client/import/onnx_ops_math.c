@@ -247,7 +247,12 @@ sx_code sx_ox_pow(sx_ox *im)
 sx_code sx_ox_mod(sx_ox *im)
 {
     int64_t fmod_flag;
+    bool done;
     SX_TRY(sx_ox_attr_int(im, "fmod", 0, &fmod_flag));
+    SX_TRY(sx_ox_fold_binary(im, SX_OP_REMAINDER, &done));
+    if (done) {
+        return SX_OK;
+    }
     sx_node_id a = sx_ox_in(im, 0);
     sx_node_id b = sx_ox_in(im, 1);
     bool is_float = sx_dtype_class_of(sx_ox_type(im, a)->dtype) == SX_CLASS_FLOAT;

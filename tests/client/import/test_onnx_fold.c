@@ -167,6 +167,24 @@ START_TEST(test_arithmetic)
 }
 END_TEST
 
+/* As a framework writes the third part of a tensor that holds three: from 2 mod 3 on. */
+START_TEST(test_remainder)
+{
+    fixture f;
+    begin(&f);
+    make_input(&f.m, "x", SX_ONNX_FLOAT, "6,4");
+    make_ints(&f.m, "five", "5");
+    make_ints(&f.m, "three", "3");
+    make_ints(&f.m, "axis0", "0");
+    make_node(&f.m, "Mod", "five,three", "rest");
+    make_node(&f.m, "Slice", "x,rest,five,axis0", "y");
+    make_output(&f.m, "y", SX_ONNX_FLOAT, "3,4");
+    ck_sx_ok(&f.cx, import(&f, 13));
+    want_text(&f, "start = [2, 0], limit = [5, 4]", true);
+    end(&f);
+}
+END_TEST
+
 START_TEST(test_flatten)
 {
     fixture f;
@@ -446,6 +464,7 @@ int main(void)
     tcase_add_test(tcase, test_two_symbols);
     tcase_add_test(tcase, test_where_equal_expand);
     tcase_add_test(tcase, test_arithmetic);
+    tcase_add_test(tcase, test_remainder);
     tcase_add_test(tcase, test_flatten);
     tcase_add_test(tcase, test_sums);
     tcase_add_test(tcase, test_names_of_sums);
