@@ -227,18 +227,20 @@ static outcome evaluate(onnx_case *c, const sx_onnx_model *model, const sx_graph
     return good;
 }
 
-/* All integer inputs as values known when importing: shapes, axes, indices of the operator tests come as inputs. */
-static uint32_t fix_integers(onnx_case *c, const sx_onnx_model *model, sx_onnx_fixed *fixed)
+/* All integer inputs, and scales, as values known when importing: shapes, axes, indices of the operator tests come as
+ * inputs. */
+static uint32_t fix_inputs(onnx_case *c, const sx_onnx_model *model, sx_onnx_fixed *fixed)
 {
     uint32_t count = 0;
     for (uint32_t k = 0; k < c->input_count && k < model->graph.input_count; k++) {
         int64_t type = c->input[k].data_type;
         sx_span bytes;
-        if ((type == SX_ONNX_INT64 || type == SX_ONNX_INT32 || type == SX_ONNX_BOOL) &&
+        bool is_scales = type == SX_ONNX_FLOAT && sx_span_is(model->graph.input[k].name, "scales");
+        if ((type == SX_ONNX_INT64 || type == SX_ONNX_INT32 || type == SX_ONNX_BOOL || is_scales) &&
             sx_onnx_tensor_bytes(c->cx, &c->input[k],
-                                 type == SX_ONNX_INT64   ? 8
-                                 : type == SX_ONNX_INT32 ? 4
-                                                         : 1,
+                                 type == SX_ONNX_INT64  ? 8
+                                 : type == SX_ONNX_BOOL ? 1
+                                                        : 4,
                                  &bytes) == SX_OK) {
             fixed[count++] = (sx_onnx_fixed){model->graph.input[k].name, bytes};
         }
@@ -297,7 +299,7 @@ static outcome run_loaded(onnx_case *c)
         }
         sx_onnx_fixed fixed[TENSORS_MAX];
         sx_onnx_options options = {.fixed = fixed};
-        options.fixed_count = fix_integers(c, &model, fixed);
+        options.fixed_count = fix_inputs(c, &model, fixed);
         if (code != SX_UNIMPLEMENTED || options.fixed_count == 0 ||
             strstr(first.text, "not known before the run") == NULL) {
             c->cx->error = first;
@@ -385,7 +387,7 @@ static const struct {
     uint32_t passed;
     uint32_t passed_fixed;
 } groups[] = {
-    {"node", 668, 65}, {"simple", 3, 4}, {"pytorch-operator", 21, 0}, {"pytorch-converted", 71, 0}};
+    {"node", 668, 90}, {"simple", 3, 4}, {"pytorch-operator", 21, 0}, {"pytorch-converted", 71, 0}};
 
 START_TEST(test_group)
 {

@@ -168,6 +168,81 @@ static void unknown_operator(onnx_make *m)
     make_node(m, "Frobnicate", "x", "y");
 }
 
+static void resize(onnx_make *m, const char *attribute, const char *value, bool sizes)
+{
+    static const float scale[2] = {2.0f, 0.1f};
+    x_to_y(m, "2,4");
+    make_initializer(m, "s", F, "2", scale, sizeof(scale));
+    make_ints(m, "z", "4,0");
+    make_attr_text(m, attribute, value);
+    make_node(m, "Resize", sizes ? "x,,,z" : "x,,s", "y");
+}
+
+static void resize_cubic(onnx_make *m)
+{
+    resize(m, "mode", "cubic", false);
+}
+
+static void resize_crop(onnx_make *m)
+{
+    resize(m, "coordinate_transformation_mode", "tf_crop_and_resize", false);
+}
+
+static void resize_policy(onnx_make *m)
+{
+    resize(m, "keep_aspect_ratio_policy", "not_larger", true);
+}
+
+static void resize_antialias(onnx_make *m)
+{
+    make_attr_int(m, "antialias", 1);
+    resize(m, "mode", "linear", false);
+}
+
+static void resize_misspelt(onnx_make *m)
+{
+    resize(m, "nearest_mode", "round", false);
+}
+
+static void resize_to_nothing(onnx_make *m)
+{
+    resize(m, "mode", "nearest", false);
+}
+
+static void resize_to_size_nothing(onnx_make *m)
+{
+    resize(m, "mode", "linear", true);
+}
+
+static void resize_unknown(onnx_make *m)
+{
+    make_input(m, "s", F, "2");
+    x_to_y(m, "2,4");
+    make_node(m, "Resize", "x,,s", "y");
+}
+
+static void resize_nowhere(onnx_make *m)
+{
+    x_to_y(m, "2,4");
+    make_node(m, "Resize", "x", "y");
+}
+
+static void upsample_one_scale(onnx_make *m)
+{
+    static const float scale = 2.0f;
+    x_to_y(m, "2,4");
+    make_initializer(m, "s", F, "1", &scale, sizeof(scale));
+    make_node(m, "Upsample", "x,s", "y");
+}
+
+static void upsample_nan(onnx_make *m)
+{
+    static const uint32_t scale[2] = {0x3f800000, 0x7fc00000};
+    x_to_y(m, "2,4");
+    make_initializer(m, "s", F, "2", scale, sizeof(scale));
+    make_node(m, "Upsample", "x,s", "y");
+}
+
 static void kernel_too_long(onnx_make *m)
 {
     x_to_y(m, "1,1,5,5");
@@ -469,6 +544,17 @@ static const struct {
     {rank_nine, 13, SX_LIMIT, "'x': rank over 8"},
     {unknown_operator, 13, SX_UNIMPLEMENTED,
      "node 0 'here' (Frobnicate, opset 13): operator Frobnicate is not supported"},
+    {resize_cubic, 13, SX_UNIMPLEMENTED, "node 0 'here' (Resize, opset 13): mode cubic"},
+    {resize_crop, 13, SX_UNIMPLEMENTED, "coordinate_transformation_mode tf_crop_and_resize"},
+    {resize_policy, 18, SX_UNIMPLEMENTED, "keep_aspect_ratio_policy not_larger"},
+    {resize_antialias, 18, SX_UNIMPLEMENTED, "antialias 1"},
+    {resize_misspelt, 13, SX_INPUT, "nearest_mode 'round'"},
+    {resize_to_nothing, 13, SX_INPUT, "axis 1: extent 4 becomes 0"},
+    {resize_to_size_nothing, 13, SX_INPUT, "axis 1: extent 4 becomes 0"},
+    {resize_unknown, 13, SX_UNIMPLEMENTED, "scales 's' is not known before the run"},
+    {resize_nowhere, 13, SX_INPUT, "one of scales and sizes is wanted"},
+    {upsample_one_scale, 9, SX_INPUT, "(Upsample, opset 9): 1 scales for 2 axes"},
+    {upsample_nan, 9, SX_INPUT, "axis 1: scale nan of extent 4"},
     {kernel_too_long, 13, SX_INPUT, "axis 3: the window covers 7 elements, the padded extent is 5"},
     {kernel_too_flat, 13, SX_INPUT, "weights of rank 3 for an input of rank 4, from 3 to 5"},
     {pool_without_kernel, 13, SX_INPUT, "(MaxPool, opset 13): attribute kernel_shape is missing"},

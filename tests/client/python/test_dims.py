@@ -11,6 +11,8 @@ sys.path.insert(0, str(pathlib.Path(os.environ["SX_BINARY_DIR"]) / "python"))
 os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
 import numpy as np  # noqa: E402
 import onnx  # noqa: E402
+import onnx.reference  # noqa: E402
+import onnxruntime  # noqa: E402
 
 import symplex  # noqa: E402
 from symplex._trace.size import Size, parse  # noqa: E402
@@ -227,6 +229,80 @@ def test_borders_around_dimensions():
         equal(f(rows(n, 4)), padded(rows(n, 4)))
         equal(g(rows(n, 4)), np.pad(rows(n, 4), ((1, 2), (0, 1))))
     assert len(f.modules) == 1
+
+
+def resize_model(op, opset, names, weights, extents, **attributes):
+    """Of a batch that is symbolic, and other extents that may be."""
+    node = onnx.helper.make_node(op, names, ["y"], **attributes)
+    kinds = [onnx.helper.make_tensor_value_info(name, 1, shape) for name, shape in
+             (("x", ["n", *extents]), ("y", None))]
+    graph = onnx.helper.make_graph([node], "resize", kinds[:1], kinds[1:],
+                                   [onnx.numpy_helper.from_array(array, key) for key, array in weights.items()])
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=7)
+
+
+def near(got, want):
+    """Values up to 8; two axes of three roundings each, and two of each weight."""
+    assert got.shape == want.shape and np.abs(got - want).max() <= 8 * 10 * 2.0**-24, (got, want)
+
+
+def test_resize():
+    """By scales and by sizes, against the reference of ONNX; opset 10 and Upsample against onnxruntime."""
+    x = np.random.default_rng(5).uniform(-8, 8, (2, 3, 6, 5)).astype(np.float32)
+    places = ("half_pixel", "pytorch_half_pixel", "asymmetric", "align_corners", "half_pixel_symmetric")
+    kinds = [("linear", place, "floor") for place in places]
+    kinds += [("nearest", place, rounding) for place in places
+              for rounding in ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")]
+    targets = (({"scales": [1, 1, 2, 3]}, {}), ({"scales": [1.625, 0.5]}, {"axes": [3, 2]}),
+               ({"sizes": [3, 8]}, {"axes": [2, 3]}), ({"sizes": [12, 1]}, {"axes": [2, 3]}))
+    for mode, place, rounding in kinds:
+        for target, axes in targets:
+            (key, numbers), = target.items()
+            weights = {key: np.array(numbers, np.float32 if key == "scales" else np.int64)}
+            names = ["x", "", "scales"] if key == "scales" else ["x", "", "", "sizes"]
+            model = resize_model("Resize", 19 if axes else 13, names, weights, [3, 6, 5], mode=mode,
+                                 coordinate_transformation_mode=place, nearest_mode=rounding, **axes)
+            want, = onnx.reference.ReferenceEvaluator(model).run(None, {"x": x})
+            got = symplex.compile_onnx(model.SerializeToString(), dims={"n": (1, 9)}, threads=1)(x)
+            (near if mode == "linear" else equal)(got, want)
+
+
+def test_resize_of_old():
+    x = np.random.default_rng(6).uniform(-8, 8, (2, 3, 6, 5)).astype(np.float32)
+    for op, opset, scales in (("Resize", 10, [1, 1, 0.75, 0.5]), ("Resize", 10, [1, 1, 2.5, 0.625]),
+                              ("Upsample", 9, [1, 1, 2, 2.5]), ("Upsample", 7, [1, 1, 3, 2])):
+        for mode in ("nearest", "linear"):
+            given = {"scales": np.array(scales, np.float32)} if opset > 7 else {}
+            attributes = {} if opset > 7 else {"scales": [float(scale) for scale in scales]}
+            model = resize_model(op, opset, ["x", *given], given, [3, 6, 5], mode=mode, **attributes)
+            session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+            got = symplex.compile_onnx(model.SerializeToString(), dims={"n": (1, 9)}, threads=1)(x)
+            (near if mode == "linear" else equal)(got, session.run(None, {"x": x})[0])
+
+
+def test_resize_by_inexact_scales():
+    """A third of nine is three, each the third; 0.7 of ten is seven, and what is between two elements is the lower."""
+    x = np.random.default_rng(8).uniform(-8, 8, (1, 1, 9, 10)).astype(np.float32)
+    for place, rounding, scales, want in (
+            ("asymmetric", "floor", [1, 1, 1 / 3, 1], x[:, :, ::3]),
+            ("half_pixel", "round_prefer_floor", [1, 1, 1, 0.7], x[..., [0, 2, 3, 4, 6, 7, 9]])):
+        model = resize_model("Resize", 13, ["x", "", "scales"], {"scales": np.array(scales, np.float32)}, [1, 9, 10],
+                             coordinate_transformation_mode=place, nearest_mode=rounding)
+        equal(symplex.compile_onnx(model.SerializeToString(), dims={"n": (1, 9)}, threads=1)(x), want)
+
+
+def test_resize_by_whole_scales():
+    """Elements are repeated along symbolic dimensions: one program for all extents. Other scales are refused there."""
+    scales = {"scales": np.array([1, 1, 2, 3], np.float32)}
+    model = resize_model("Resize", 13, ["x", "", "scales"], scales, [3, "h", "w"], nearest_mode="floor",
+                         coordinate_transformation_mode="asymmetric")
+    f = symplex.compile_onnx(model.SerializeToString(), dims={"n": (1, 4), "h": (1, 9), "w": (1, 9)}, threads=1)
+    for shape in ((1, 3, 1, 1), (2, 3, 4, 9)):
+        x = np.random.default_rng(7).uniform(-8, 8, shape).astype(np.float32)
+        equal(f(x), x.repeat(2, 2).repeat(3, 3))
+    model.graph.node[0].attribute.append(onnx.helper.make_attribute("mode", "linear"))
+    fails(symplex.Unimplemented, "axis 2 becomes 2*h, a constant extent", symplex.compile_onnx,
+          model.SerializeToString(), dims={"n": (1, 4), "h": (1, 9), "w": (1, 9)}, threads=1)
 
 
 def test_typed_axes():
