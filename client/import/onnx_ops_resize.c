@@ -34,8 +34,8 @@ typedef struct {
 
 /* ---- where elements come from ---- */
 
-/* i / scale. A scale of the file is an f32, 1/3 among them: the nearest f32 is whole where the ratio that was meant gives
- * a whole number, and no rounding sees the error of the scale. */
+/* i / scale. A scale of the file is an f32, 1/3 among them: the nearest f32 of the quotient is whole where the ratio
+ * that was meant gives a whole number, and no rounding sees the error of the scale. */
 static double unscaled(const rule *r, const stretch *s, double i)
 {
     double quotient = i * s->divisor / s->scale;
