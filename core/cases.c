@@ -157,8 +157,12 @@ static sx_code copy_part(sx_ctx *cx, const sx_part *part, sx_part *copy)
     if (copy->item == NULL || copy->addr == NULL) {
         return cx->error.code;
     }
-    memcpy(copy->item, part->item, part->item_count * sizeof(*part->item));
-    memcpy(copy->addr, part->addr, part->addr_count * sizeof(*part->addr));
+    if (part->item_count > 0) { /* programs of blocks have none */
+        memcpy(copy->item, part->item, part->item_count * sizeof(*part->item));
+    }
+    if (part->addr_count > 0) {
+        memcpy(copy->addr, part->addr, part->addr_count * sizeof(*part->addr));
+    }
     copy->item_capacity = part->item_count;
     copy->addr_capacity = part->addr_count;
     return SX_OK;

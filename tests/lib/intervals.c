@@ -76,6 +76,7 @@ static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uin
     } else {
         ck_sx_ok(cx, sxr_run(cx, program, NULL));
     }
+    sxr_executor_fini(&executor);
     for (uint32_t i = 0; i < module->tensor_count; i++) {
         if (module->tensor[i].place == SX_TENSOR_OUTPUT) {
             sx_buf_put(out, sxr_memory(program, i), (size_t)sxr_size(program, i));
