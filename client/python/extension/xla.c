@@ -2,6 +2,7 @@
  * of XLA's C interface for foreign functions (xla/ffi/api/c_api.h, versions 0.1 to 0.3, which begin alike); nothing of
  * it is linked. XLA calls from threads of its own, without the interpreter's lock. */
 #include "client/python/extension/callable.h"
+#include "client/python/extension/xla.h"
 
 #include <stdatomic.h>
 #include <stdio.h>
@@ -11,12 +12,9 @@
 
 /* ---- XLA's interface: only what is read here; the order of members is the interface ---- */
 
-#define API_MAJOR 0
-#define API_MINOR 1
 #define BUFFER 1   /* the type of an argument or result that lies in memory */
 #define SCALAR 3   /* the type of an attribute that is one number */
 #define WHOLE_64 5 /* the element type i64 */
-#define EXTENSION_METADATA 1
 #define STAGE_EXECUTE 3
 #define INVALID_ARGUMENT 3
 #define FAILED_PRECONDITION 9
@@ -34,29 +32,10 @@ typedef struct {
 typedef struct {
     size_t struct_size;
     void *extension;
-    int major, minor;
-} xla_version;
-
-typedef struct {
-    size_t struct_size;
-    void *extension;
     xla_version version;
     const void *internal;
     xla_error *(*error_create)(xla_error_create *);
 } xla_api;
-
-typedef struct {
-    size_t struct_size;
-    xla_version version;
-    uint32_t traits;
-} xla_metadata;
-
-typedef struct {
-    size_t struct_size;
-    int type;
-    void *next;
-    xla_metadata *metadata;
-} xla_extension;
 
 typedef struct {
     size_t struct_size;
@@ -255,9 +234,9 @@ static xla_error *execute(const xla_call *call)
 static xla_error *handle(xla_call *call)
 {
     xla_extension *extension = call->extension;
-    if (extension != NULL && extension->type == EXTENSION_METADATA) {
-        extension->metadata->version.major = API_MAJOR;
-        extension->metadata->version.minor = API_MINOR;
+    if (extension != NULL && extension->type == XLA_EXTENSION_METADATA) {
+        extension->metadata->version.major = XLA_API_MAJOR;
+        extension->metadata->version.minor = XLA_API_MINOR;
         extension->metadata->traits = 0;
         return NULL;
     }

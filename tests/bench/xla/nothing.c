@@ -1,28 +1,6 @@
 /* nothing.c - a custom call of XLA that does nothing: what any call by its interface for foreign functions costs at
- * least (`symplex-bench jax --case floor`). Structures as in client/python/extension/xla.c. */
-#include <stddef.h>
-#include <stdint.h>
-
-#define EXTENSION_METADATA 1
-
-typedef struct {
-    size_t struct_size;
-    void *extension;
-    int major, minor;
-} xla_version;
-
-typedef struct {
-    size_t struct_size;
-    xla_version version;
-    uint32_t traits;
-} xla_metadata;
-
-typedef struct {
-    size_t struct_size;
-    int type;
-    void *next;
-    xla_metadata *metadata;
-} xla_extension;
+ * least (`symplex-bench jax --case floor`). */
+#include "client/python/extension/xla.h"
 
 typedef struct {
     size_t struct_size;
@@ -34,9 +12,9 @@ __attribute__((visibility("default"))) void *sx_xla_nothing(xla_call *call);
 /* NULL: no error. */
 void *sx_xla_nothing(xla_call *call)
 {
-    if (call->extension != NULL && call->extension->type == EXTENSION_METADATA) {
-        call->extension->metadata->version.major = 0;
-        call->extension->metadata->version.minor = 1;
+    if (call->extension != NULL && call->extension->type == XLA_EXTENSION_METADATA) {
+        call->extension->metadata->version.major = XLA_API_MAJOR;
+        call->extension->metadata->version.minor = XLA_API_MINOR;
         call->extension->metadata->traits = 0;
     }
     return NULL;
