@@ -16,15 +16,7 @@ import onnxruntime  # noqa: E402
 
 import symplex  # noqa: E402
 from symplex._trace.size import Size, parse  # noqa: E402
-
-
-def fails(classes, part, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except classes as error:
-        assert part in str(error), f"{part!r} is not in {error}"
-        return error
-    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
+from small import fails  # noqa: E402
 
 
 def rows(n, *rest, dtype=np.float32):

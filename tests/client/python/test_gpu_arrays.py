@@ -18,14 +18,7 @@ import device  # noqa: E402
 device.begin()
 import symplex  # noqa: E402
 from symplex import _c  # noqa: E402
-
-
-def program(*lines):
-    return 'sx 1\ngraph "test" {\n' + "".join(f"    {line}\n" for line in lines) + "}\n"
-
-
-def parameter(name, kind, weight=0):
-    return f'%{name} = parameter {{name = "{name}", weight = {weight}}} : {kind}'
+from small import fails, numbers, parameter, program  # noqa: E402
 
 
 DOT = program(parameter("a", "f32[3, 4]"), parameter("b", "f32[4, 2]"),
@@ -44,19 +37,6 @@ def module(text, **options):
     if key not in opened:
         opened[key] = symplex.compile(text, threads=1, target="h100", **options)
     return opened[key]
-
-
-def numbers(*shape, dtype=np.float32):
-    return (np.arange(int(np.prod(shape))) % 7 - 3).reshape(shape).astype(dtype)
-
-
-def fails(classes, part, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except classes as error:
-        assert part in str(error), f"{type(error).__name__}: {error}"
-        return error
-    raise AssertionError(f"nothing was raised: {part}")
 
 
 def test_arrays_of_both_protocols():

@@ -19,6 +19,7 @@ import numpy as np  # noqa: E402
 from jax import lax  # noqa: E402
 
 import symplex  # noqa: E402
+from small import fails  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 SEED = int(os.environ.get("SX_SEED", "20261124"))
@@ -62,15 +63,6 @@ def near(function, *args, by):
 
 def alone(function, how):
     return how(function)
-
-
-def fails(kind, part, function, *args):
-    try:
-        function(*args)
-    except kind as error:
-        assert part in str(error), f"{part!r} is not in {error}"
-        return
-    raise AssertionError(f"nothing was raised, {kind} was expected: {part}")
 
 
 def test_elements():

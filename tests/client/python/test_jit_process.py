@@ -22,6 +22,7 @@ import numpy as np  # noqa: E402
 import symplex  # noqa: E402
 from symplex._trace.graph import current  # noqa: E402
 from symplex._trace.progress import Line  # noqa: E402
+from small import fails  # noqa: E402
 
 F32 = np.arange(12, dtype=np.float32).reshape(3, 4) % 7 - 3
 DEADLINE_S = 120
@@ -29,15 +30,6 @@ DEADLINE_S = 120
 
 def jit(function, **options):
     return symplex.jit(function, threads=1, **options)
-
-
-def fails(classes, part, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except classes as error:
-        assert part in str(error), f"{part!r} is not in {error}"
-        return error
-    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
 
 
 def ends_well(child):

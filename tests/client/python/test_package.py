@@ -21,19 +21,12 @@ import ml_dtypes  # noqa: E402
 import numpy as np  # noqa: E402
 
 import symplex  # noqa: E402
+from small import fails, numbers, parameter, program  # noqa: E402
 
 MLP = str(ROOT / "tests" / "models" / "mlp.onnx")
 DTYPES = {"f64": np.float64, "f32": np.float32, "bf16": ml_dtypes.bfloat16, "f16": np.float16,
           "f8e4m3": ml_dtypes.float8_e4m3fn, "f8e5m2": ml_dtypes.float8_e5m2, "i64": np.int64, "i32": np.int32,
           "i8": np.int8, "u8": np.uint8, "bool": np.bool_, "i16": np.int16}
-
-
-def program(*lines):
-    return 'sx 1\ngraph "test" {\n' + "".join(f"    {line}\n" for line in lines) + "}\n"
-
-
-def parameter(name, kind):
-    return f'%{name} = parameter {{name = "{name}", weight = 0}} : {kind}'
 
 
 DOT = program(parameter("a", "f32[3, 4]"), parameter("b", "f32[4, 2]"),
@@ -50,19 +43,6 @@ def module(text, **options):
     if key not in opened:
         opened[key] = symplex.compile(text, threads=1, **options)
     return opened[key]
-
-
-def numbers(*shape, dtype=np.float32):
-    return (np.arange(int(np.prod(shape))) % 7 - 3).reshape(shape).astype(dtype)
-
-
-def fails(classes, part, function, *args, **keywords):
-    try:
-        function(*args, **keywords)
-    except classes as error:
-        assert part in str(error), f"{part!r} is not in {error}"
-        return error
-    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
 
 
 # ---- values ----
