@@ -15,7 +15,6 @@ import numpy as np  # noqa: E402
 
 import symplex  # noqa: E402
 import symplex.numpy as xp  # noqa: E402
-from small import fails  # noqa: E402
 
 INF, NAN, PI = np.inf, np.nan, np.pi
 SEED = int(os.environ.get("SX_SEED") or int.from_bytes(os.urandom(4), "little"))
@@ -23,6 +22,15 @@ SEED = int(os.environ.get("SX_SEED") or int.from_bytes(os.urandom(4), "little"))
 
 def jit(function, **options):
     return symplex.jit(function, threads=1, **options)
+
+
+def fails(classes, part, function, *args, **keywords):
+    try:
+        function(*args, **keywords)
+    except classes as error:
+        assert part in str(error), f"{part!r} is not in {error}"
+        return error
+    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
 
 
 # ---- signatures, word by word ----

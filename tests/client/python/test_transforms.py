@@ -13,7 +13,6 @@ os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
 import numpy as np  # noqa: E402
 
 import symplex  # noqa: E402
-from small import fails  # noqa: E402
 
 F32 = np.arange(12, dtype=np.float32).reshape(3, 4) % 7 - 3
 F64 = F32.astype(np.float64)
@@ -22,6 +21,15 @@ I32 = F32.astype(np.int32)
 
 def jit(function, **options):
     return symplex.jit(function, threads=1, **options)
+
+
+def fails(classes, part, function, *args, **keywords):
+    try:
+        function(*args, **keywords)
+    except classes as error:
+        assert part in str(error), f"{part!r} is not in {error}"
+        return error
+    raise AssertionError(f"nothing was raised, {classes} was expected: {part}")
 
 
 def leaves(x):
