@@ -3,7 +3,8 @@ import numpy as np
 
 
 def fails(classes, part, function, *args, **keywords):
-    """The exception that the call raises: one of these classes, with `part` in its text."""
+    """The exception that the call raises: one of these classes, with `part` in its text. Tests of errors that name the
+    line of the caller call by themselves."""
     try:
         function(*args, **keywords)
     except classes as error:
