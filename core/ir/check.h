@@ -72,4 +72,8 @@ sx_code sx_infer_composite(const sx_infer *in);
 sx_code sx_infer_region(const sx_infer *in);
 /* collective.c */
 sx_code sx_infer_collective(const sx_infer *in);
+/* graph.c: image[n] is the parameter of `to` that parameter n of `from` is: both have the same ones in the same order,
+ * `to` perhaps with other nodes between them. In cx's arena, 0 for nodes that are no parameters. */
+sx_code sx_graph_parameter_image(sx_ctx *cx, const sx_graph *from, const sx_graph *to,
+                                 uint32_t **image);
 #endif

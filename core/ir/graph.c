@@ -387,3 +387,24 @@ sx_code sx_graph_adopt(sx_ctx *cx, const sx_graph *from, const sx_graph *to, sx_
     }
     return SX_OK;
 }
+
+sx_code sx_graph_parameter_image(sx_ctx *cx, const sx_graph *from, const sx_graph *to,
+                                 uint32_t **image)
+{
+    uint32_t *made = SX_NEW_ARRAY(cx, uint32_t, (size_t)from->node_count + 1);
+    if (made == NULL) {
+        return cx->error.code;
+    }
+    uint32_t at = 0;
+    for (uint32_t n = 0; n < from->node_count; n++) {
+        if (from->node[n].op == SX_OP_PARAMETER) {
+            while (at < to->node_count && to->node[at].op != SX_OP_PARAMETER) {
+                at++;
+            }
+            SX_ASSERT(at < to->node_count);
+            made[n] = at++;
+        }
+    }
+    *image = made;
+    return SX_OK;
+}

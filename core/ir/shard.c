@@ -235,20 +235,8 @@ sx_code sx_sharding_restore(sx_ctx *cx, const sx_graph *from, sx_graph *to)
     if (from->sharding == NULL || to->sharding != NULL) {
         return SX_OK;
     }
-    uint32_t *image = SX_NEW_ARRAY(cx, uint32_t, (size_t)from->node_count + 1);
-    if (image == NULL) {
-        return cx->error.code;
-    }
-    uint32_t at = 0;
-    for (uint32_t n = 0; n < from->node_count; n++) {
-        if (from->node[n].op == SX_OP_PARAMETER) {
-            while (at < to->node_count && to->node[at].op != SX_OP_PARAMETER) {
-                at++;
-            }
-            SX_ASSERT(at < to->node_count);
-            image[n] = at++;
-        }
-    }
+    uint32_t *image = NULL;
+    SX_TRY(sx_graph_parameter_image(cx, from, to, &image));
     SX_ASSERT(from->output_count == to->output_count);
     return sx_sharding_copy(cx, from, image, to);
 }
