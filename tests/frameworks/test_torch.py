@@ -137,6 +137,20 @@ def test_strides():
     agrees(lambda x: (x.expand(3, 4), x + 1), whole(1, 4))
 
 
+def test_pieces_are_views():
+    """Of what is cut in pieces, the whole is made, and the pieces are views of it: no copy with gaps."""
+    def model(x):
+        a, b, c = (x * 2).split([2, 3, 4], -1)
+        d, e = (x + 1).chunk(2, 1)
+        return a, b.transpose(0, 1), c, d, e
+
+    x = torch.randn(3, 6, 9)
+    got, want = compiled(model)(x), model(x)
+    for g, w in zip(got, want):
+        assert torch.equal(g, w) and g.stride() == w.stride() and g.storage_offset() == w.storage_offset()
+    assert len({g.untyped_storage().data_ptr() for g in got}) == 2
+
+
 def test_strides_of_another_call():
     """The same compiled function with an argument that lies in another way: no guard of ours may be missing."""
     f = compiled(lambda x: x + 1)

@@ -44,6 +44,20 @@ def is_view(node: fx.Node) -> bool:
             and is_tensor(node.meta.get("val")))
 
 
+def piece_of(node: fx.Node, number: Resolve) -> tuple[fx.Node, tuple[int, Any, Any]] | None:
+    """Of what split gives, the tensor that was split, and the dimension, start and end of the piece, which is a view of
+    it; None of any other node."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], fx.Node):
+        return None
+    split, i = node.args
+    if split.target not in (torch.ops.aten.split.Tensor, torch.ops.aten.split_with_sizes.default):
+        return None
+    whole, sizes, dim = (*split.args, *split.kwargs.values(), 0)[:3]
+    sizes = [number(n) for n in sizes] if isinstance(sizes, (list, tuple)) else [number(sizes)] * (i + 1)
+    start = sum(sizes[:i])
+    return whole, (dim, start, start + sizes[i])
+
+
 def resolved(value: Any, resolve: Resolve) -> Type | list[Type | None] | None:
     """The type of a result, or of several; None of what is no tensor."""
     if isinstance(value, (list, tuple)):
@@ -197,7 +211,12 @@ class _Lowering:
         if not is_tensor(x.meta.get("val")) and x not in self.place:
             return Result("number", self.number(x), [])
         views = []
-        while is_view(x):
+        while is_view(x) or (piece := piece_of(x, self.number)) is not None:
+            if not is_view(x):
+                assert piece is not None
+                views.append((torch.ops.aten.slice.Tensor, piece[1], {}))
+                x = piece[0]
+                continue
             args, keywords = fx.node.map_arg((x.args[1:], x.kwargs), self.number)
             if x.target not in (torch.ops.aten.alias.default, torch.ops.aten.detach.default):
                 views.append((x.target, tuple(args), dict(keywords)))
