@@ -87,6 +87,20 @@ double sx_model_warps_bound_ns(const sx_device *device, const sx_analysis *a,
 
 /* ---- map and row kernels ---- */
 
+/* Steps of a chain across the rows in straight line. */
+static int64_t steps_of(const sx_schedule *s)
+{
+    return sx_max_i64(1, sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0));
+}
+
+/* Lines that such a chain has, over all of its dimensions. */
+static double chain_lines(const sx_analysis *a, const sx_schedule *s)
+{
+    uint32_t inner = sx_view_inner_reduced(&a->view);
+    int64_t length = inner == SX_NO_DIM ? 1 : a->view.extent[inner];
+    return (double)(a->extent[SX_ROLE_SUM] / length) * (double)sx_ceil_div_i64(length, steps_of(s));
+}
+
 /* Times that one point waits for loads: those of a contiguous piece stand together as far as it is in straight line,
  * where lanes have several elements as many as the lowering loads before it computes. */
 static double turns_of(const sx_analysis *a, const sx_schedule *s)
@@ -101,7 +115,7 @@ static double turns_of(const sx_analysis *a, const sx_schedule *s)
     int64_t all = a->extent[along];
     double pieces =
         (double)sx_ceil_div_i64(tile > 0 ? sx_min_i64(tile, all) : all, sx_max_i64(1, line));
-    return rows * pieces * (a->along ? 1 : (double)a->extent[SX_ROLE_SUM]);
+    return rows * pieces * (a->along ? 1 : chain_lines(a, s));
 }
 
 /* How the warps of a device share the rows. */
@@ -143,12 +157,14 @@ static double points_at_once(const sx_device *device, const sx_analysis *a, cons
                              const row_walk *w)
 {
     bool wide_rows = a->along && sx_schedule_width(s) > 1;
-    if (!w->holds && w->team <= 1) {
+    bool chain = a->kind == SX_KERNEL_ROW && !a->along && steps_of(s) > 1;
+    if (!w->holds && w->team <= 1 && !chain) {
         return sx_device_points(device);
     }
     int64_t line = wide_rows ? sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0) : 0;
     line = w->holds ? line : SX_ROW_LOADED * (int64_t)device->lanes;
     uint32_t registers = (uint32_t)(line / device->lanes) + OVERHEAD_REGISTERS;
+    registers = chain ? (uint32_t)steps_of(s) * a->input_count + OVERHEAD_REGISTERS : registers;
     uint32_t warps = w->team > 1 ? (uint32_t)w->team : BLOCK_WARPS;
     uint32_t blocks = sx_device_resident_blocks(device, warps * device->lanes, registers, 0);
     double points = (double)sx_most(1, blocks) * device->cores;
@@ -173,6 +189,9 @@ double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a, cons
     double at_once = points_at_once(device, a, s, &w);
     double waits = w.passes * sx_whole(turns_of(a, s) / w.team) * device->memory_latency;
     double sums = w.folds * FOLD_CYCLES + w.meets * MEET_CYCLES;
+    double rows = turns_of(a, s) / sx_most(1, chain_lines(a, s));
+    double chain = a->kind == SX_KERNEL_ROW && !a->along ? (double)a->extent[SX_ROLE_SUM] : 0;
+    sums += w.passes * rows * chain * device->fma_latency; /* each step waits for the one before */
     double alone = (waits + sums + POINT_CYCLES) / device->ghz;
     double moved = a->kind == SX_KERNEL_ROW ? moved_ns(device, a, &w, points, at_once) : 0;
     double each = sx_most(work_ns, moved) / points;

@@ -408,6 +408,9 @@ sx_row_pieces sx_row_cut(int64_t length, uint32_t lane_bytes);
  * adds the level to one of sx_schedule_row (along) or sx_schedule_row_wide, with one row in a point. */
 void sx_schedule_row_warps(const sx_row_pieces *pieces, uint32_t warps, sx_schedule *s);
 void sx_schedule_row_wide(int64_t rows, uint32_t chunks, sx_schedule *s);
+/* The schedule of sx_schedule_row across the rows with `line` steps of the chain in straight line, 2 to
+ * SX_ROW_LINE_MAX: what they read is loaded before the first of them. */
+void sx_schedule_row_line(uint32_t line, sx_schedule *s);
 
 /* An instruction that multiplies small matrices: it adds to [rows, columns] the product of [rows, steps] and [steps,
  * columns]. */

@@ -126,6 +126,18 @@ void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t ro
     }
 }
 
+void sx_schedule_row_line(uint32_t line, sx_schedule *s)
+{
+    const uint32_t at = 4; /* the chain, behind grid and loops of rows and columns */
+    SX_ASSERT(line > 1 && line <= SX_ROW_LINE_MAX && s->level_count == 7);
+    SX_ASSERT(s->level[at].axis == SX_ROLE_SUM && s->level[at].bind == SX_BIND_LOOP);
+    for (uint32_t i = s->level_count++; i > at + 1; i--) {
+        s->level[i] = s->level[i - 1];
+    }
+    s->level[at].step = line;
+    s->level[at + 1] = (sx_level){SX_ROLE_SUM, SX_BIND_REGISTER, 1};
+}
+
 int64_t sx_matrix_slice(const sx_matrix_instruction *matrix, int64_t sum)
 {
     SX_ASSERT(sum >= 1);

@@ -21,59 +21,17 @@
  * Along a row, lanes that are threads may have two elements side by side (`lane(k/2) register(k)`): 32 lanes are a step
  * of the virtual shape then, and its accumulators are folded in the same order. The loads of a line stand in front of
  * what is computed of them. Where one line is the whole row, its elements and kept values stay in registers: memory is
- * read once. */
+ * read once. Across the rows, steps of the chain may be a line (`loop(k/64) register(k)`), which changes no order:
+ * a lane waits for memory once for all of them. */
 #include "core/ir/num.h"
-#include "core/loop/lower.h"
+#include "core/loop/lower_row.h"
 
 #include <math.h>
 #include <string.h>
 
 #define KEPT_BYTES_MAX (INT64_C(64) << 20)
 
-typedef enum { SLOT_NONE, SLOT_RESULT, SLOT_WORKSPACE, SLOT_REGISTER } slot_kind;
-typedef enum { PASS_REDUCE, PASS_KEEP, PASS_RESULT } pass_kind;
-/* Vectors of a line of lanes that have several elements. */
-#define LINE_VECTORS_MAX (2 * SX_ROW_LINE_MAX)
-typedef struct {
-    uint32_t axis[SX_RANK_MAX]; /* reduced dimensions, outermost first */
-    uint32_t axis_count;
-    bool along;
-    uint32_t lanes;   /* of the virtual shape */
-    uint32_t halves;  /* registers of a virtual vector, */
-    uint32_t share;   /* or virtual vectors side by side in a register: one of the two is 1 */
-    uint32_t reduced; /* set of view dimensions */
-    slot_kind slot[SX_FUSED_INSTRS_MAX];
-    int64_t slot_offset[SX_FUSED_INSTRS_MAX]; /* bytes in the workspace */
-    bool filled[SX_FUSED_INSTRS_MAX];         /* the slot holds the values of this row */
-    uint32_t workspace;                       /* buffer */
-    /* Results that are full: their instructions and numbers; the one that a slot may lie in. */
-    uint32_t root[SX_FUSED_RESULTS_MAX], result[SX_FUSED_RESULTS_MAX];
-    uint32_t root_count, slot_result;
-    /* The running pass: its instruction, and the values that it takes at every element. */
-    uint32_t target;
-    const uint32_t *value;
-    uint32_t value_count;
-    pass_kind pass;
-    uint32_t acc[SX_ROW_ACCUMULATORS][2];
-    /* Elements of a lane side by side; what follows is of several alone. */
-    uint32_t width;
-    int64_t line; /* elements of the row in straight line */
-    bool holds;   /* the line is the row */
-    /* By vector of the line and instruction: the register of what was loaded or kept, or SX_NO_REG; SX_NO_REG itself
-     * for `vector` where none is worked at. */
-    uint32_t (*held)[SX_FUSED_INSTRS_MAX];
-    uint32_t vector;
-    uint32_t made[SX_FUSED_RESULTS_MAX][2]; /* values of vectors side by side, of each result */
-    uint32_t reached; /* lanes that the end of the row fills up, by the virtual shape */
-    /* How the plan cuts the row, and how many warps walk its pieces side by side; 0: one walks them in turn. */
-    sx_row_pieces cut;
-    uint32_t warps;
-    /* What of the row is walked now: so many elements from `begin` on, where the position stands. */
-    int64_t begin, length;
-    /* Bytes: where in the workspace the sums of pieces lie, of the reduction to come. */
-    int64_t sums;
-    uint32_t total; /* the register of what the pieces add up to */
-} rows;
+typedef sx_lower_rows rows;
 
 static bool is_full(const sx_lower *l, uint32_t result)
 {
@@ -164,7 +122,7 @@ static uint32_t another(sx_lower *l, const rows *r, uint32_t target)
     closure(l, r, &target, 1, inside, edge);
     for (uint32_t i = 0; i <= target; i++) {
         const sx_instr *in = &l->body->instr[i];
-        uint32_t held = r->width > 1 ? r->held[r->vector][i] : SX_NO_REG;
+        uint32_t held = r->held != NULL ? r->held[r->vector][i] : SX_NO_REG;
         if (!inside[i] || l->have[i]) {
             continue;
         }
@@ -241,17 +199,21 @@ static void run_along(sx_lower *l, rows *r, chunk_body body)
     }
 }
 
-/* ---- lanes with several elements ---- */
+/* ---- lines ---- */
 /* The position of vector k of a line that begins at `offset`, `length` elements of the line are inside. */
 static void go_to_vector(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t k)
 {
+    r->vector = k;
+    if (!r->along) { /* a vector is a step of the chain */
+        l->at[r->axis[r->axis_count - 1]].constant = offset + k;
+        return;
+    }
     int64_t chunk = (int64_t)l->lanes * r->width;
     int64_t first = k / r->width * chunk, own = k % r->width;
     int64_t left = sx_max_i64(0, sx_min_i64(length - first, chunk));
     l->at[r->axis[r->axis_count - 1]].constant = r->begin + offset + first + own;
     l->valid = (uint32_t)sx_max_i64(0, sx_ceil_div_i64(left - own, r->width));
     r->reached = (uint32_t)(sx_ceil_div_i64(left, r->lanes) * r->lanes / r->width);
-    r->vector = k;
 }
 
 /* Loads what the pass reads of vectors `first` to `end` - 1 of the line, but what is held. */
@@ -278,6 +240,34 @@ static void load_line(sx_lower *l, rows *r, int64_t offset, int64_t length, uint
     }
 }
 
+/* `count` steps of the chain across the rows from `offset` on. */
+static void run_steps(sx_lower *l, rows *r, int64_t offset, uint32_t count, chunk_body body)
+{
+    SX_ASSERT(!r->along && count <= LINE_VECTORS_MAX);
+    memset(r->held, 0xFF, count * sizeof(r->held[0]));
+    load_line(l, r, offset, count, 0, count);
+    for (uint32_t k = 0; k < count; k++) {
+        go_to_vector(l, r, offset, count, k);
+        body(l, r, 0, 0);
+    }
+    l->at[r->axis[r->axis_count - 1]].constant = 0;
+}
+
+static void run_across(sx_lower *l, rows *r, chunk_body body)
+{
+    uint32_t inner = r->axis[r->axis_count - 1];
+    int64_t lines = r->length / r->line, rest = r->length % r->line;
+    if (lines > 0) {
+        bool opened = sx_lower_open(l, inner, lines, r->line);
+        run_steps(l, r, 0, (uint32_t)r->line, body);
+        sx_lower_close(l, inner, opened);
+    }
+    if (rest > 0) {
+        run_steps(l, r, lines * r->line, (uint32_t)rest, body);
+    }
+}
+
+/* ---- lanes with several elements ---- */
 /* What was made of vectors side by side, to memory. */
 static void store_made(sx_lower *l, rows *r, int64_t offset, int64_t length, uint32_t first)
 {
@@ -379,7 +369,8 @@ static void walk(sx_lower *l, rows *r)
     static const chunk_body bodies[] = {reduce_chunk, keep_chunk, result_chunk};
     chunk_body body = bodies[r->pass];
     bool opened[SX_RANK_MAX];
-    uint32_t loops = r->along ? r->axis_count - 1 : r->axis_count;
+    bool lines = r->held != NULL;
+    uint32_t loops = r->along || lines ? r->axis_count - 1 : r->axis_count;
     for (uint32_t k = 0; k < loops; k++) {
         opened[k] = sx_lower_open(l, r->axis[k], l->view.extent[r->axis[k]], 1);
     }
@@ -387,6 +378,8 @@ static void walk(sx_lower *l, rows *r)
         run_wide(l, r, body);
     } else if (r->along) {
         run_along(l, r, body);
+    } else if (lines) {
+        run_across(l, r, body);
     } else {
         body(l, r, 0, 0);
     }
@@ -735,7 +728,7 @@ static void emit_one_row(sx_lower *l)
     memset(l->have, 0, sizeof(l->have));
     memset(l->pinned, 0, sizeof(l->pinned));
     memset(r->filled, 0, sizeof(r->filled));
-    if (r->width > 1) {
+    if (r->held != NULL) {
         memset(r->held, 0xFF, LINE_VECTORS_MAX * sizeof(r->held[0]));
     }
     r->sums = 0;
@@ -862,91 +855,6 @@ static void emit_point(sx_lower *l, int64_t length)
     }
 }
 
-/* The forms of rows along may have a level of warps. */
-#define WARPS_AT 2
-static const sx_level_form form_along[] = {
-    {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
-    {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE},
-};
-static const sx_level_form form_across[] = {
-    {SX_ROLE_ROW, SX_BIND_GRID},    {SX_ROLE_COLUMN, SX_BIND_GRID},
-    {SX_ROLE_ROW, SX_BIND_LOOP},    {SX_ROLE_COLUMN, SX_BIND_LOOP},
-    {SX_ROLE_SUM, SX_BIND_LOOP},    {SX_ROLE_COLUMN, SX_BIND_REGISTER},
-    {SX_ROLE_COLUMN, SX_BIND_LANE},
-};
-
-static const sx_level_form form_wide[] = {
-    {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
-    {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE}, {SX_ROLE_SUM, SX_BIND_REGISTER},
-};
-
-/* The form, with or without warps that walk the pieces of the plan. */
-static sx_code match_along(sx_lower *l, rows *r, const sx_level_form *form, uint32_t count)
-{
-    const char *name = l->kernel->name;
-    sx_level_form with[8];
-    int64_t step = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_WARP, 0);
-    if (step == 0) {
-        return sx_schedule_match(l->cx, l->schedule, form, count, name);
-    }
-    SX_ASSERT(count < SX_COUNT(with));
-    memcpy(with, form, WARPS_AT * sizeof(with[0]));
-    with[WARPS_AT] = (sx_level_form){SX_ROLE_SUM, SX_BIND_WARP};
-    memcpy(with + WARPS_AT + 1, form + WARPS_AT, (count - WARPS_AT) * sizeof(with[0]));
-    SX_TRY(sx_schedule_match(l->cx, l->schedule, with, count + 1, name));
-    int64_t each = step / r->cut.length;
-    bool fits = r->cut.count > 1 && step % r->cut.length == 0 && r->cut.count % each == 0 &&
-                l->unit->threads;
-    if (!fits) {
-        return SX_FAIL(l->cx, SX_INPUT,
-                       "kernel %s: warps of %lld elements: the numerics plan has %lld pieces of "
-                       "%lld",
-                       name, (long long)step, (long long)r->cut.count, (long long)r->cut.length);
-    }
-    r->warps = (uint32_t)(r->cut.count / each);
-    return SX_OK;
-}
-
-/* Lanes with several elements: a step of the virtual shape is a chunk, a line is some of them. */
-static sx_code check_wide(sx_lower *l, rows *r)
-{
-    const char *name = l->kernel->name;
-    SX_TRY(match_along(l, r, form_wide, SX_COUNT(form_wide)));
-    int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_REGISTER, 0);
-    r->line = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
-    bool fits = r->along && r->width == 2 && chunk == SX_ROW_CHUNK(l->kernel->lane_bytes) &&
-                r->line % chunk == 0 && r->line / chunk * r->width <= LINE_VECTORS_MAX;
-    if (!fits) {
-        return SX_FAIL(l->cx, SX_INPUT,
-                       "kernel %s: lanes with %u elements, chunks of %lld and lines of %lld: the "
-                       "numerics plan has 2 of k/%d in lines of at most %d",
-                       name, r->width, (long long)chunk, (long long)r->line,
-                       SX_ROW_CHUNK((int)l->kernel->lane_bytes), LINE_VECTORS_MAX * 32);
-    }
-    r->held = sx_alloc(l->cx, LINE_VECTORS_MAX * sizeof(r->held[0]));
-    r->holds = r->axis_count == 1 && r->cut.count == 1 && r->line >= l->view.extent[r->axis[0]];
-    return r->held == NULL ? l->cx->error.code : SX_OK;
-}
-
-static sx_code check_schedule(sx_lower *l, rows *r)
-{
-    const char *name = l->kernel->name;
-    r->width = sx_schedule_width(l->schedule);
-    if (r->width > 1) {
-        return check_wide(l, r);
-    }
-    if (!r->along) {
-        return sx_schedule_match(l->cx, l->schedule, form_across, SX_COUNT(form_across), name);
-    }
-    SX_TRY(match_along(l, r, form_along, SX_COUNT(form_along)));
-    int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
-    if (chunk != SX_ROW_CHUNK(l->kernel->lane_bytes)) {
-        return SX_FAIL(l->cx, SX_INPUT, "kernel %s: loop(k/%lld): the numerics plan has k/%d", name,
-                       (long long)chunk, SX_ROW_CHUNK((int)l->kernel->lane_bytes));
-    }
-    return SX_OK;
-}
-
 sx_code sx_lower_row(sx_lower *l)
 {
     rows r;
@@ -977,7 +885,7 @@ sx_code sx_lower_row(sx_lower *l)
     int64_t length = r.axis_count > 0 ? extent[r.axis_count - 1] : 1;
     r.cut = cuts ? sx_row_cut(length, l->kernel->lane_bytes) : (sx_row_pieces){1, length, 0};
     r.length = length;
-    SX_TRY(check_schedule(l, &r));
+    SX_TRY(sx_lower_row_match(l, &r));
     extent[r.axis_count] = r.along ? r.cut.count : 0;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
     l->self = &r;

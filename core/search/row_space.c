@@ -35,9 +35,11 @@ static bool calls_points(const sx_device *device)
 }
 
 /* ---- rows whose lanes have two elements side by side ---- */
-#define HELD_MAX 128   /* registers of a thread for elements of its row */
-#define GRID_MAX 65535 /* points of a grid of blocks along a dimension, but the last */
-#define LOOP_CHUNKS 8  /* steps of a row's virtual shape in straight line, where it is not held */
+#define HELD_MAX 128     /* registers of a thread for elements of its row */
+#define GRID_MAX 65535   /* points of a grid of blocks along a dimension, but the last */
+#define LOOP_CHUNKS 8    /* steps of a row's virtual shape in straight line, where it is not held */
+#define LINE_STEPS_MIN 8 /* of a chain across the rows in straight line */
+#define LINE_HELD_MAX 64 /* registers of a thread for what they read */
 
 /* Steps of the virtual shape in straight line: the whole row where its elements fit into registers; 0: no such form. */
 static uint32_t row_chunks(const sx_device *device, const sx_analysis *a, bool holds)
@@ -105,8 +107,9 @@ static sx_code price_blocks_of_rows(sx_search_space *space)
     return SX_OK;
 }
 
-/* Grid points of `columns` columns and, from 1 on, powers of two of rows. `width`: elements of a lane side by side. */
-static sx_code price_rows(sx_search_space *space, uint32_t width, int64_t columns)
+/* Grid points of `columns` columns and, from 1 on, powers of two of rows. `width`: elements of a lane side by side;
+ * `line`: steps of a row's chain in straight line. */
+static sx_code price_rows(sx_search_space *space, uint32_t width, uint32_t line, int64_t columns)
 {
     const sx_device *device = space->device;
     const sx_analysis *a = space->a;
@@ -133,6 +136,9 @@ static sx_code price_rows(sx_search_space *space, uint32_t width, int64_t column
                                 &schedule);
             } else {
                 sx_schedule_row(device->lanes, a->lane_bytes, a->along, rows, columns, &schedule);
+                if (line > 1) {
+                    sx_schedule_row_line(line, &schedule);
+                }
             }
             SX_TRY(sx_search_price(space, &schedule));
         }
@@ -140,6 +146,36 @@ static sx_code price_rows(sx_search_space *space, uint32_t width, int64_t column
             return SX_OK;
         }
     }
+}
+
+/* Are the extents that rows are summed up over the same for every value of a symbol? */
+static bool sums_constant(const sx_analysis *a)
+{
+    bool constant = true;
+    for (uint32_t d = 0; d < a->fused->type.rank; d++) {
+        bool reduced = (a->body->axes >> d & 1) != 0;
+        constant = constant && (!reduced || sx_dim_is_constant(a->fused->type.dim[d]));
+    }
+    return constant;
+}
+
+/* Chains across the rows in lines whose elements fit into registers; a program for several extents has none of those
+ * along which its lines would end elsewhere. */
+static sx_code price_lines(sx_search_space *space)
+{
+    const sx_analysis *a = space->a;
+    uint32_t inner = sx_view_inner_reduced(&a->view);
+    if (calls_points(space->device) || a->kind != SX_KERNEL_ROW || a->along || a->lane_bytes != 4 ||
+        inner == SX_NO_DIM || (a->steady && !sums_constant(a))) {
+        return SX_OK;
+    }
+    int64_t columns = sx_min_i64(space->device->lanes, a->extent[SX_ROLE_COLUMN]);
+    for (uint32_t line = LINE_STEPS_MIN; line <= SX_ROW_LINE_MAX; line *= 2) {
+        if (line <= a->view.extent[inner] && line * a->input_count <= LINE_HELD_MAX) {
+            SX_TRY(price_rows(space, 1, line, columns));
+        }
+    }
+    return SX_OK;
 }
 
 /* Elements that a thread reads or writes by one access of 16 bytes, of the narrowest tensor; 1 where lanes are no
@@ -203,6 +239,7 @@ sx_code sx_search_rows(sx_search_space *space)
     }
     SX_TRY(price_blocks_of_rows(space));
     SX_TRY(price_squares(space));
+    SX_TRY(price_lines(space));
     for (uint32_t width = lane_width(space->device, a); width >= 1; width /= 2) {
         int64_t line = lanes * copies(a, space->device->lanes, width) * width;
         int64_t least = !map ? lanes : calls_points(space->device) ? MAP_COLUMNS_MIN : line;
@@ -211,7 +248,7 @@ sx_code sx_search_rows(sx_search_space *space)
         }
         for (int64_t columns = least;; columns *= 4) {
             bool last = columns >= all || columns >= most;
-            SX_TRY(price_rows(space, width, sx_min_i64(columns, all)));
+            SX_TRY(price_rows(space, width, 1, sx_min_i64(columns, all)));
             if (last) {
                 break;
             }

@@ -68,6 +68,8 @@ START_TEST(test_skeletons)
     check_text(&s, "grid(m/5) loop(m, k/64) register(k/16) lane(k)");
     sx_schedule_row(8, 4, false, 5, 100, &s);
     check_text(&s, "grid(m/5, n/100) loop(m, n/8, k) register(n/8) lane(n)");
+    sx_schedule_row_line(16, &s);
+    check_text(&s, "grid(m/5, n/100) loop(m, n/8, k/16) register(k, n/8) lane(n)");
 }
 END_TEST
 

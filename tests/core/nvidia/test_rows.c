@@ -225,6 +225,43 @@ START_TEST(test_batches)
 }
 END_TEST
 
+/* Rows of [planes, length, columns] added up, or their maximum, or that of a product, along the middle. */
+typedef enum { ACROSS_SUM, ACROSS_MAX, ACROSS_PRODUCT, ACROSS_COUNT } across_case;
+
+static node across_node(across_case which, sx_dtype dtype, const int64_t extent[3])
+{
+    sx_type x[2] = {TYPE(dtype, extent[0], extent[1], extent[2]),
+                    TYPE(dtype, extent[0], extent[1], extent[2])};
+    sx_attr none = {.present = 0};
+    sx_attr attr = {.present = sx_op_info_of(SX_OP_REDUCE)->attrs,
+                    .reducer = which == ACROSS_MAX ? SX_MAX : SX_SUM,
+                    .dims = {1, {1}}};
+    node sums = lift(&cx, SX_OP_REDUCE, &attr, x, 1);
+    node product = lift(&cx, SX_OP_MULTIPLY, &none, x, 2);
+    return which == ACROSS_PRODUCT ? inlined(&cx, &sums, 0, &product) : sums;
+}
+
+/* One chain in ascending order, every step rounded to f32: these bits and no others. */
+static void expect_chain(across_case which, const node *n, const int64_t extent[3],
+                         const uint8_t *got)
+{
+    sx_dtype dtype = n->result.dtype;
+    for (int64_t i = 0; i < extent[0] * extent[2]; i++) {
+        int64_t from = i / extent[2] * extent[1] * extent[2] + i % extent[2];
+        float chain = which == ACROSS_MAX ? -HUGE_VALF : 0;
+        for (int64_t k = 0; k < extent[1]; k++) {
+            float x = (float)at(n->raw[0], dtype, from + k * extent[2]);
+            float y = n->count > 1 ? (float)at(n->raw[1], dtype, from + k * extent[2]) : 1;
+            float product = x * y;
+            chain = which == ACROSS_MAX ? fmaxf(chain, product) : chain + product;
+        }
+        uint64_t want = sx_num_encode(dtype, (double)chain);
+        ck_assert_msg(memcmp(&want, got + i * sx_dtype_bytes(dtype), sx_dtype_bytes(dtype)) == 0,
+                      "case %d, length %lld, element %lld: %g, not %g", which, (long long)extent[1],
+                      (long long)i, at(got, dtype, i), (double)chain);
+    }
+}
+
 static uint32_t count_of(const sx_buf *text, const char *word)
 {
     uint32_t n = 0;
@@ -233,6 +270,77 @@ static uint32_t count_of(const sx_buf *text, const char *word)
     }
     return n;
 }
+
+/* Across the rows, in lines of a chain and without: proven, and the same bits; what a line reads is loaded before it is
+ * used. */
+START_TEST(test_lines)
+{
+    static const int64_t chains[] = {5, 64, 70, 203};
+    static const char *const targets[] = {"sm_80", "sm_86", "sm_89", "sm_90"};
+    across_case which = (across_case)(_i % ACROSS_COUNT);
+    sx_dtype dtype = _i < ACROSS_COUNT || which == ACROSS_PRODUCT ? SX_F32 : SX_BF16;
+    sx_judge *judge;
+    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+    for (uint32_t t = 0; t < SX_COUNT(chains); t++) {
+        const int64_t extent[3] = {2, chains[t], 40};
+        static const uint32_t lines[] = {1, 8, 64};
+        node n = across_node(which, dtype, extent);
+        fill(&n, sx_test_seed() + t);
+        for (uint32_t k = 0; k < SX_COUNT(lines); k++) {
+            sx_schedule s;
+            sx_buf text;
+            char form[64];
+            sx_buf_init(&text, (size_t)1 << 24);
+            sx_schedule_row(32, 4, false, 1, 32, &s);
+            if (lines[k] > 1) {
+                sx_schedule_row_line(lines[k], &s);
+            }
+            (void)snprintf(form, sizeof(form), "%lld rows in lines of %u", (long long)chains[t],
+                           lines[k]);
+            expect_proven(&cx, judge, &n, &s, form);
+            const uint8_t *got = run_on(&cx, sx_target_find(NULL, targets[t]), &n, &s, &text);
+            expect_chain(which, &n, extent, got);
+            char *use = strstr((char *)text.ptr, "add.rn");
+            ck_assert((use != NULL) == (which != ACROSS_MAX));
+            if (use != NULL) {
+                *use = '\0';
+            }
+            uint32_t loads = count_of(&text, "ld.global");
+            uint32_t least = chains[t] >= lines[k] ? lines[k] : (uint32_t)chains[t];
+            ck_assert_msg(lines[k] == 1 || loads >= least * n.count, "%s: %u loads", form, loads);
+            sx_buf_fini(&text);
+        }
+    }
+}
+END_TEST
+
+/* What the search takes for sums of a gradient over all tokens: no more than twice the floor, and nothing spills. */
+START_TEST(test_lines_search)
+{
+    static const char *const devices[] = {"a100", "h100", "h200", "rtx3090", "rtx4090"};
+    const int64_t extent[3] = {1, 8192, 4096};
+    const sx_device *device;
+    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(devices[_i]), &device));
+    for (across_case c = ACROSS_SUM; c < ACROSS_COUNT; c++) {
+        node n = across_node(c, SX_F32, extent);
+        const sx_analysis *a = analysis_of(&cx, &n);
+        sx_search_result found;
+        sx_target_code code;
+        sx_buf text;
+        sx_buf_init(&text, (size_t)1 << 24);
+        ck_sx_ok(&cx, sx_search_kernel(&cx, a, device, false, 1, &found));
+        const sx_schedule *s = &found.best[0].schedule;
+        ck_assert_int_gt(sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0), 1);
+        double floor_ns = sx_cost_floor(device, a);
+        double ns = sx_cost_schedule(device, a, s, false);
+        ck_assert_msg(ns >= floor_ns && ns <= 2 * floor_ns + device->launch_ns, "%s: %g us over %g",
+                      devices[_i], ns / 1e3, floor_ns / 1e3);
+        (void)emit_on(&cx, sx_target_find(NULL, device->target), &n, s, &text, &code);
+        expect_registers(&cx, &text, device->target, 255);
+        sx_buf_fini(&text);
+    }
+}
+END_TEST
 
 /* What the search takes for rows of models: held rows are loaded once, few long ones are the work of blocks, and the
  * assembler spills nothing. */
@@ -388,6 +496,8 @@ int main(void)
     tcase_add_loop_test(tcase, test_batches, 0, 3);
     tcase_add_loop_test(tcase, test_search, 0, 8);
     tcase_add_loop_test(tcase, test_faults, 0, 3);
+    tcase_add_loop_test(tcase, test_lines, 0, 2 * ACROSS_COUNT);
+    tcase_add_loop_test(tcase, test_lines_search, 0, 5);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("warps");
     tcase_add_checked_fixture(tcase, setup, teardown);
