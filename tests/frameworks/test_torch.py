@@ -507,6 +507,16 @@ def test_dynamic():
            dynamic=True)
 
 
+def test_fractions_of_extents():
+    """A scale that is the quotient of two extents is no whole number."""
+    with Counted() as count:
+        f = compiled(lambda x: F.interpolate(x, size=(33, 33), mode="nearest"), dynamic=True)
+        for n in (17, 20, 40, 12, 9):
+            x = whole(2, 3, n, n)
+            same(f(x), F.interpolate(x, size=(33, 33), mode="nearest"))
+    assert count.runs == 5, count.runs
+
+
 def test_dynamic_training():
     torch.manual_seed(SEED)
     model = nn.Sequential(nn.Linear(6, 5), nn.GELU(), nn.LayerNorm(5))

@@ -18,13 +18,13 @@ from symplex.torch._weights import is_marked
 Resolve = Callable[[Any], Any]
 
 
-def hint(extent: Any) -> int:
-    """A symbolic extent as it was in the example."""
+def hint(extent: Any) -> Any:
+    """A symbolic extent, or a number computed from extents, as it was in the example."""
     if not is_symbolic(extent):
         return extent
     if extent.node.hint is None:
         raise Unsupported("an extent that depends on elements")
-    return int(extent.node.hint)
+    return extent.node.hint
 
 
 def arguments_of(graph: fx.Graph) -> list[fx.Node]:

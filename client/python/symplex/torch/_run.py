@@ -279,7 +279,11 @@ class Part:
 
 
 def _number(value: Any, known: dict[Any, int]) -> Any:
-    return int(value.subs(known)) if isinstance(value, sympy.Basic) else value
+    """An extent, or a number that is computed from extents, which may be a fraction: a scale such as 17 / 33."""
+    if not isinstance(value, sympy.Basic):
+        return value
+    found = value.subs(known)
+    return int(found) if found.is_Integer else float(found)
 
 
 def _symbolic(extent: Any) -> Any:
