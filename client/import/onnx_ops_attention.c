@@ -140,7 +140,7 @@ static sx_code add_mask(sx_ox *im, attention *at)
     }
     at->may_be_empty = true;
     sx_type type = *sx_ox_type(im, mask);
-    if (type.dtype != SX_BOOL && type.dtype != sx_ox_type(im, at->q)->dtype) {
+    if (type.dtype != SX_BOOL && type.dtype != sx_ox_input(im, 0)->type.dtype) {
         return SX_OX_FAIL(im, SX_INPUT, "attn_mask is %s, bool or that of Q wanted",
                           sx_dtype_name(type.dtype));
     }
