@@ -236,6 +236,7 @@ static const mutants_same same_rows[SX_COUNT(rows)][6] = {
      {"immediate", "shfl.sync.idx", 2, LANES}},
     {{"exchange", "bra", 4, EXECUTED},
      {"immediate", "rem.u32", 1, POINTS},
+     {"exchange", "st.global.b32", 1, "the load behind it is of the argument, another tensor"},
      {"without", "bra.uni", 1, "each warp has one point"}},
 };
 
