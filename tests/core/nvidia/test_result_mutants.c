@@ -234,7 +234,7 @@ static const mutants_same same_rows[SX_COUNT(rows)][6] = {
      {"without", "mad.lo.s64", 1, "the statistic of a row is stored by lane 0"},
      {"immediate", "mad.lo.s64", 1, "the statistic of a row is stored by lane 0"},
      {"immediate", "shfl.sync.idx", 2, LANES}},
-    {{"exchange", "bra", 4, EXECUTED},
+    {{"exchange", "bra", 2, EXECUTED},
      {"immediate", "rem.u32", 1, POINTS},
      {"exchange", "st.global.b32", 1, "the load behind it is of the argument, another tensor"},
      {"without", "bra.uni", 1, "each warp has one point"}},
