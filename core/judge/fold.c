@@ -182,37 +182,68 @@ static uint32_t fold_not(const sx_algebra *g, uint32_t x)
     return t->kind == SX_TERM_OP && t->op == SX_LOP_MNOT ? t->child[0] : 0;
 }
 
-/* Between which values an integer lies wherever it is asked for. *known false: anything. */
-static void range_of(sx_algebra *g, uint32_t term, int64_t *low, int64_t *high, bool *known)
+/* The greater or lesser of two integers. */
+static bool is_extreme(const sx_term *t)
+{
+    return t->kind == SX_TERM_OP && ((int)t->op == SX_LOP_IMAX || (int)t->op == SX_LOP_IMIN);
+}
+
+#define SX_EXTREMES_MAX 8u /* inside each other, of which the range is asked for */
+
+/* Between which values an integer lies wherever it is asked for; false: it may be anything. */
+static bool range_of(sx_algebra *g, uint32_t term, uint32_t depth, int64_t *low, int64_t *high)
 {
     uint64_t bits;
     sx_lin lin;
-    if (g->term[term].kind == SX_TERM_INT) {
-        sx_lin_get(g, g->term[term].form, &lin);
-        *known = sx_lin_range(g, &lin, low, high);
-    } else {
-        *known = is_constant(g, term, &bits);
-        *low = *high = *known ? lane_int(g, bits) : 0;
+    const sx_term t = g->term[term];
+    if (t.kind == SX_TERM_INT) {
+        sx_lin_get(g, t.form, &lin);
+        return sx_lin_range(g, &lin, low, high);
     }
+    if (is_constant(g, term, &bits)) {
+        *low = *high = lane_int(g, bits);
+        return true;
+    }
+    int64_t least, most;
+    if (!is_extreme(&t) || depth == SX_EXTREMES_MAX ||
+        !range_of(g, t.child[0], depth + 1, low, high) ||
+        !range_of(g, t.child[1], depth + 1, &least, &most)) {
+        return false;
+    }
+    bool greater = (int)t.op == SX_LOP_IMAX;
+    *low = (least > *low) == greater ? least : *low;
+    *high = (most > *high) == greater ? most : *high;
+    return true;
+}
+
+static bool is_position(const sx_algebra *g, uint32_t term)
+{
+    return g->term[term].kind == SX_TERM_INT || is_extreme(&g->term[term]);
 }
 
 /* A comparison of positions that is true for all of them, or for none. */
 static uint32_t fold_positions(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
 {
     int64_t low[2], high[2];
-    bool known[2];
-    if ((imm != SX_GT && imm != SX_EQ) ||
-        (g->term[x].kind != SX_TERM_INT && g->term[y].kind != SX_TERM_INT)) {
-        return 0;
-    }
-    range_of(g, x, &low[0], &high[0], &known[0]);
-    range_of(g, y, &low[1], &high[1], &known[1]);
-    if (!known[0] || !known[1]) {
+    if ((imm != SX_GT && imm != SX_EQ) || (!is_position(g, x) && !is_position(g, y)) ||
+        !range_of(g, x, 0, &low[0], &high[0]) || !range_of(g, y, 0, &low[1], &high[1])) {
         return 0;
     }
     bool never = imm == SX_GT ? high[0] <= low[1] : high[0] < low[1] || low[0] > high[1];
     bool always = imm == SX_GT && low[0] > high[1];
     return never || always ? sx_term_constant(g, always) : 0;
+}
+
+/* The greater or lesser of two positions of which one is so wherever they are asked for: what a blend by fold_positions
+ * gives, which is the same where only later is known which positions they are. */
+static uint32_t fold_extreme(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+{
+    uint32_t greater = x == y || !g->settles ? 0 : fold_positions(g, SX_GT, x, y);
+    if (greater == 0) {
+        return x == y ? x : 0;
+    }
+    bool first = (g->term[greater].imm != 0) == ((int)op == SX_LOP_IMAX);
+    return first ? x : y;
 }
 
 static uint32_t fold_compare(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t y)
@@ -276,7 +307,7 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     }
     switch ((int)op) {
     case SX_LOP_IMAX:
-    case SX_LOP_IMIN: return x == y ? x : 0;
+    case SX_LOP_IMIN: return fold_extreme(g, op, x, y);
     case SX_LOP_NMAX:
     case SX_LOP_NMIN: return fold_order(g, op, x, y);
     case SX_LOP_MUL: return fold_nothing(g, x, y);

@@ -181,19 +181,27 @@ START_TEST(test_embedding)
 END_TEST
 
 /* Positions in a product of 64 bits, whose upper halves are nothing, and in a comparison that is true for the first one
- * alone: of each lane of a short row, and of a loop. */
+ * alone: of each lane of a short row, and of a loop. And positions between bounds, that a comparison then asks for what
+ * the bounds exclude. */
 START_TEST(test_positions)
 {
-    static const int extents[] = {5, 64, 1000};
-    for (uint32_t e = 0; e < SX_COUNT(extents); e++) {
+    static const int extents[] = {5, 7, 64, 1000};
+    static const char *const bodies[] = {
+        "arg 0 : i64, imm 4, index 0, multiply 2 1, add 0 3, multiply 4 2, imm 0 : i64, compare ge "
+        "6 2 : bool, select 7 5 0",
+        "imm 4, imm 3, imm 0, imm -2, index 0, add 4 3, maximum 5 2, minimum 6 1, add 7 0, compare "
+        "lt 7 2 : bool, arg 0, select 9 8 10",
+        "imm 0, index 0, maximum 1 0, compare lt 2 0 : bool, arg 0, select 3 2 4",
+    };
+    for (uint32_t k = 0; k < SX_COUNT(extents) * SX_COUNT(bodies); k++) {
         char text[512];
+        int extent = extents[k / SX_COUNT(bodies)];
         (void)snprintf(
             text, sizeof(text),
             "sx 1\ngraph \"places\" () {\n%%x = parameter {name = \"x\", weight = 0} : i64[%d]\n"
-            "%%y = fused(%%x) {type = i64[%d], body = {args = [[1]], code = [arg 0 : i64, imm 4, "
-            "index 0, multiply 2 1, add 0 3, multiply 4 2, imm 0 : i64, compare ge 6 2 : bool, "
-            "select 7 5 0]}} : i64[%d]\nreturn %%y as \"y\"\n}\n",
-            extents[e], extents[e], extents[e]);
+            "%%y = fused(%%x) {type = i64[%d], body = {args = [[1]], code = [%s]}} : i64[%d]\n"
+            "return %%y as \"y\"\n}\n",
+            extent, extent, bodies[k % SX_COUNT(bodies)], extent);
         compile(sx_span_of(text), _i == 0 ? "x86-64-v3" : "x86-64-v4", "positions");
     }
 }
