@@ -172,7 +172,13 @@ def test_errors_name_dimensions():
         error = fails(symplex.TraceError, part, batch(function, "x"), x)
         assert f"({__file__}:" in str(error)
     fails(IndexError, "index 1 of the dimension batch, which may be 1", batch(lambda x: x[1], "x"), x)
-    fails(symplex.Unimplemented, "a slice 1:None:None of the symbolic dimension batch", batch(lambda x: x[1:], "x"), x)
+    for part, function in (
+            ("1:None:None of the symbolic dimension batch, which may be 1: batch - 1 may be 0", lambda x: x[1:]),
+            ("None:5:None of the symbolic dimension batch, which may be 1: where it ends", lambda x: x[:5]),
+            ("None:None:2 of the symbolic dimension batch: one of 2 of batch elements", lambda x: x[::2])):
+        error = fails(symplex.Unimplemented, "a slice " + part, batch(function, "x"), x)
+        assert f"({__file__}:" in str(error)
+    fails(ValueError, "a slice with step 0", batch(lambda x: x[::0], "x"), x)
     fails(ValueError, "cannot become", batch(lambda x: x.reshape(3, -1), "x"), x)
     fails(ValueError, "'n' of the extent 'n' has no interval", symplex.jit, lambda x: x, shapes={"x": ("n",)})
     fails(ValueError, "dims: n: no shape of `shapes` names it", symplex.jit, lambda x: x, dims={"n": (1, 4)})
@@ -182,6 +188,55 @@ def test_errors_name_dimensions():
         lambda x: x, shapes={"y": (4,)}), rows(4))
     fails(symplex.ShapeError, "no argument tells m alone", symplex.jit(
         lambda x, y: x, shapes={"x": ("n",), "y": ("n*m",)}, dims={"n": (1, 4), "m": (1, 4)}), rows(2), rows(4))
+
+
+def test_slices_of_dimensions():
+    """Stencils: parts of symbolic dimensions, from both ends, backwards, and one of several where that is a dimension;
+    their gradients; in a loop; under vmap."""
+    def parts(x):
+        n = x.shape[0]
+        return (x[1:] - x[:-1], x[2:] - 2 * x[1:-1] + x[:-2], x[-1], x[-3:], x[:3], x[1:3], x[-3:-1], x[-2::-1],
+                x[:0:-1], x[2:1], x[:100], x[-100:], x[n - 1], x[1:n - 1, 1:], x[:-1, ::-1],
+                np.diff(x, 2, 0), np.roll(x, 1, 0),
+                np.roll(x, -2, 0), np.roll(x, 41, 0))
+    f = batch(parts, "x", low=3)
+    for n in (3, 4, 64):
+        equal(f(rows(n, 4)), parts(rows(n, 4)))
+    assert len(f.modules) == 1
+
+    def strided(x):
+        return x[::2], x[1::2], x[::-2], x[:3:2], x[-3::2], x[:-1:2], x[1:-1:2], x[::-1][::2], x[-2::-2]
+    f = symplex.jit(strided, shapes={"x": ("2*n", 4)}, dims={"n": (2, 20)}, threads=1)
+    for n in (2, 5, 20):
+        equal(f(rows(2 * n, 4)), strided(rows(2 * n, 4)))
+
+    f = symplex.jit(lambda x, y: (x[y.shape[0] - 1:][:1], y[-1]), shapes={"x": ("n + m", 4), "y": ("n",)},
+                    dims={"n": (1, 5), "m": (1, 5)}, threads=1)
+    equal(f(rows(3, 4), rows(1)), (rows(3, 4)[:1], rows(1)[0]))
+    equal(f(rows(9, 4), rows(5)), (rows(9, 4)[4:5], rows(5)[4]))
+
+    def energy(x):
+        return ((x[1:] - x[:-1]) ** 2).sum() + x[-1] * x[0]
+
+    def slope(x):
+        step, last = 2 * np.diff(x), np.zeros_like(x)
+        last[0], last[-1] = x[-1], x[0]
+        return np.append(0, step) - np.append(step, 0) + last
+    f = symplex.jit(symplex.grad(energy), shapes={"x": ("n",)}, dims={"n": (3, 20)}, threads=1)
+    g = symplex.jit(symplex.vmap(symplex.grad(energy)), shapes={"x": (3, "n")}, dims={"n": (3, 20)}, threads=1)
+    for n in (3, 20):
+        x = rows(3, n).astype(np.float64)
+        equal((f(x[0]), g(x)), (slope(x[0]), np.stack([slope(row) for row in x])))
+
+    def smoothed(x):
+        return np.concatenate([x[:1], (x[2:] + 2 * x[1:-1] + x[:-2]) / 4, x[-1:]])
+    f = symplex.jit(lambda x: symplex.while_loop(lambda s: s[0] < 9, lambda s: (s[0] + 1, smoothed(s[1])), (0, x))[1],
+                    shapes={"x": ("n",)}, dims={"n": (3, 20)}, threads=1)
+    for n in (3, 7):
+        x = want = rows(n).astype(np.float64)
+        for _ in range(9):
+            want = smoothed(want)
+        equal([f(x)], [want])
 
 
 def test_sums_of_dimensions():

@@ -102,6 +102,13 @@ def _slice(w: _Writer, node: Node, inputs: list[Batched]) -> list[Any]:
                                              "stride": [1, *a["stride"]]}, (w.size, *node.results[0].shape))
 
 
+@_rule("crop")
+def _crop(w: _Writer, node: Node, inputs: list[Batched]) -> list[Any]:
+    dims = [d + 1 for d in node.attributes.get("dims", [])]
+    return w.again(node, [inputs[0].value], {"origin": [0, *node.attributes["origin"]], "dims": dims},
+                   (w.size, *node.results[0].shape))
+
+
 @_rule("concatenate")
 def _concatenate(w: _Writer, node: Node, inputs: list[Batched]) -> list[Any]:
     return w.again(node, [w.all(x) for x in inputs], {"axis": node.attributes["axis"] + 1},

@@ -198,7 +198,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Tracer:
     for d, k in zip(axes, shifts):
         d = one_axis(x, d)
         n = x.shape[d]
-        if isinstance(k, Tracer) or isinstance(n, Size):
+        if isinstance(n, Size) and not isinstance(k, (Tracer, Size)) and abs(k) <= n.range()[0]:
+            cut = [slice(None)] * d  # there are always so many
+            x = concatenate([x[(*cut, slice(-k, None))], x[(*cut, slice(None, -k))]], d) if k else x
+        elif isinstance(k, Tracer) or isinstance(n, Size):
             x = gather(x, np.remainder(iota((n,), 0) - value(k, np.int64), size_value(n)), d)
         elif n and k % n:
             cut = [slice(None)] * d

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from symplex._errors import Unimplemented
-from symplex._trace.size import Size, broadcast, count, place
-from symplex._trace.tracer import (Tracer, broadcast_to, convert, emit, one_axis, reshape, select, size_value,
-                                   transpose, value)
+from symplex._trace.size import Extent, Size, broadcast, count, place, quotient
+from symplex._trace.tracer import (Tracer, broadcast_to, concatenate, convert, emit, full, one_axis, reshape, select,
+                                   size_value, transpose, value)
 
 
 def _is_array(entry: Any) -> bool:
@@ -86,7 +86,7 @@ def _plain(x: Tracer, entries: list[Any]) -> Tracer:
             shape.append(1)
             continue
         n = x.shape[d]
-        if isinstance(n, Size):
+        if isinstance(n, Size) or _of_sizes(entry):
             x, row = _symbolic(x, d, entry)
         elif isinstance(entry, slice):
             r = range(n)[entry]
@@ -112,25 +112,101 @@ def _plain(x: Tracer, entries: list[Any]) -> Tracer:
     return reshape(x, tuple(shape))
 
 
+def _of_sizes(entry: Any) -> bool:
+    """A place that is an extent, or a slice that begins or ends at one."""
+    return any(isinstance(n, Size) for n in ((entry.start, entry.stop) if isinstance(entry, slice) else (entry,)))
+
+
+def _least(n: Extent) -> int:
+    return n.range()[0] if isinstance(n, Size) else n
+
+
+def _crop(x: Tracer, d: int, origin: Extent, length: Extent) -> Tracer:
+    """The part of dimension d that begins at `origin`. An origin is a number or an extent, which is never 0: where it
+    may be, it is counted from the end; where that may be 0 too, the places are gathered."""
+    shape = (*x.shape[:d], length, *x.shape[d + 1:])
+    if shape == x.shape:
+        return x
+    behind, back = x.shape[d] - origin - length, []
+    if isinstance(origin, Size) and _least(origin) < 1:
+        if isinstance(behind, Size) and _least(behind) < 1:
+            return gather(x, iota((length,), 0) + size_value(origin), d)
+        origin, back = behind, [d]
+    return emit("crop", (x,), {"dims": back, "origin": [origin if k == d else 0 for k in range(x.ndim)]}, x.dtype,
+                shape)
+
+
+def _clipped(end: Any, n: Extent, low: int, high: Extent) -> Extent | None:
+    """An end of a slice between `low` and `high`, negative ones from n on; None: that depends on values of symbols."""
+    end = end if isinstance(end, Size) else operator.index(end)
+    if _least(-end) > 0:
+        end = n + end
+    elif _least(end) < 0:
+        return None
+    for bound, sign in ((low, 1), (high, -1)):
+        if _least((end - bound) * sign) < 0:
+            if _least((bound - end) * sign) < 0:
+                return None
+            end = bound
+    return end
+
+
+def _span(n: Extent, entry: slice, step: int) -> tuple[Extent | None, Extent | None]:
+    """The first place of a slice, and the one behind its last, in rising order."""
+    if step > 0:
+        return (0 if entry.start is None else _clipped(entry.start, n, 0, n),
+                n if entry.stop is None else _clipped(entry.stop, n, 0, n))
+    last = n - 1 if entry.start is None else _clipped(entry.start, n, -1, n - 1)
+    before = -1 if entry.stop is None else _clipped(entry.stop, n, -1, n - 1)
+    return None if before is None else before + 1, None if last is None else last + 1
+
+
 def _symbolic(x: Tracer, d: int, entry: Any) -> tuple[Tracer, tuple[Any, ...]]:
-    """Of a symbolic dimension: all, backwards, a beginning of known length, one place."""
+    """Where the dimension or an end of the slice is an extent: a part that lies inside for all values of symbols."""
     n = x.shape[d]
-    low = n.range()[0]
-    if isinstance(entry, slice):
-        step = 1 if entry.step is None else operator.index(entry.step)
-        if entry.start in (None, 0) and (entry.stop is None or entry.stop is n or entry.stop == n) and step in (1, -1):
-            if step == 1 or entry.start is None:
-                return x, (0, -1, 1, n, step == -1, True)
-        if entry.start in (None, 0) and isinstance(entry.stop, int) and 0 <= entry.stop <= low and step == 1:
-            return x, (0, entry.stop, 1, entry.stop, False, True)
-        raise Unimplemented(f"a slice {entry.start}:{entry.stop}:{entry.step} of the symbolic dimension {n}: known are "
-                            f"all of it, backwards, and as many first ones as there always are, {low} ({place()})")
-    i = operator.index(entry)
-    if i >= low or i < -low:
-        raise IndexError(f"index {i} of the dimension {n}, which may be {low} ({place()})")
-    if i >= 0:
-        return x, (i, i + 1, 1, 1, False, False)
-    return _at(x, d, value(np.int64(i))), (0, 1, 1, 1, False, False)
+    if not isinstance(entry, slice):
+        i = entry if isinstance(entry, Size) else operator.index(entry)
+        at = n + i if _least(-i) > 0 else i
+        if _least(at) < 0 or _least(n - 1 - at) < 0:
+            raise IndexError(f"index {i} of the dimension {n}, which may be {_least(n)} ({place()})")
+        return _crop(x, d, at, 1), (0, 1, 1, 1, False, False)
+    step = 1 if entry.step is None else operator.index(entry.step)
+    if step == 0:
+        raise ValueError(f"a slice with step 0 ({place()})")
+    what = f"a slice {entry.start}:{entry.stop}:{entry.step} of the symbolic dimension {n}"
+    begin, end = _span(n, entry, step)
+    if begin is None or end is None:
+        raise Unimplemented(f"{what}, which may be {_least(n)}: where it ends has to be known for all values "
+                            f"({place()})\nA larger least value of the interval makes it known.")
+    length = end - begin
+    if _least(length) < 1:
+        if _least(-length) < 0:
+            raise Unimplemented(f"{what}, which may be {_least(n)}: {length} may be {_least(length)}, and a dimension "
+                                f"has elements for all values, or for none ({place()})\n"
+                                f"A larger least value of the interval makes it known.")
+        length = 0
+    return _apart(x, d, begin, length, step, what)
+
+
+def _apart(x: Tracer, d: int, begin: Extent, length: Extent, step: int, what: str) -> tuple[Tracer, tuple[Any, ...]]:
+    """Every `step`th element of a part: the first column of rows as long as the step."""
+    n, apart = x.shape[d], abs(step)
+    found = (quotient(length + more, apart) for more in range(apart))
+    kept = next((q for q in found if q is not None), None)
+    if kept is None:
+        raise Unimplemented(f"{what}: one of {apart} of {length} elements, whose number is no sum of products of "
+                            f"dimensions ({place()})")
+    if apart > 1 and length != 0:
+        begin = begin if step > 0 else begin + length - 1 - (kept - 1) * apart
+        behind = n - begin - kept * apart
+        if _least(behind) < 0:
+            x = concatenate([x, full((*x.shape[:d], apart - 1, *x.shape[d + 1:]), 0, x.dtype)], d)
+        x = _crop(x, d, begin, kept * apart)
+        x = reshape(x, (*x.shape[:d], kept, apart, *x.shape[d + 1:]))
+        x = x[(*[slice(None)] * (d + 1), 0)]
+    else:
+        x = _crop(x, d, begin, length)
+    return x, (0, -1 if isinstance(kept, Size) else kept, 1, kept, step < 0, True)
 
 
 def _arrays(x: Tracer, arrays: dict[int, Any], entry_count: int) -> Tracer:

@@ -160,13 +160,13 @@ class Size:
         return -self + other
 
     def __floordiv__(self, other: Any) -> Any:
-        made = _quotient(self, other)
+        made = quotient(self, other)
         if made is None:
             raise TraceError(f"{self} // {other} is no sum of products of dimensions ({place()})")
         return made
 
     def __mod__(self, other: Any) -> Any:
-        if _quotient(self, other) is not None:
+        if quotient(self, other) is not None:
             return 0
         raise TraceError(f"{self} % {other} depends on the value of {self} ({place()})")
 
@@ -222,7 +222,7 @@ def _made(terms: dict[Any, int], bounds: Mapping[str, tuple[int, int]]) -> Exten
     return Size(terms, bounds) if any(terms) else terms.get((), 0)
 
 
-def _quotient(a: Extent, b: Any) -> Extent | None:
+def quotient(a: Extent, b: Any) -> Extent | None:
     """a / b where that is a sum of products; None: it is not."""
     if isinstance(a, int) and isinstance(b, int):
         return a // b if b != 0 and a % b == 0 else None
@@ -258,7 +258,7 @@ def _long_quotient(a: Size, b: Size) -> Extent | None:
     for _ in range(len(a.terms) * 4):
         if not isinstance(rest, Size):
             break
-        part = _quotient(Size({leading(rest): rest.terms[leading(rest)]}, rest.bounds), top)
+        part = quotient(Size({leading(rest): rest.terms[leading(rest)]}, rest.bounds), top)
         if part is None:
             return None
         made, rest = made + part, rest - part * b

@@ -63,7 +63,7 @@ class _Reader:
                 self.want("]")
             self.took(",")
 
-    def attribute(self) -> Any:
+    def attribute(self, key: str) -> Any:
         if self.peek() == "graph":
             self.next()
             return self.graph(Graph("inner"))[0]
@@ -72,8 +72,9 @@ class _Reader:
             while not self.took("]"):
                 words.append(self.until(",", "]"))
                 self.took(",")
-            whole = [parse(w, self.bounds) for w in words] if all(re.fullmatch(r"-?\d+", w) for w in words) else None
-            return whole if whole is not None else f"[{', '.join(words)}]"
+            if key == "origin" or all(re.fullmatch(r"-?\d+", w) for w in words):
+                return [parse(w, self.bounds) for w in words]
+            return f"[{', '.join(words)}]"
         word = self.next()
         return int(word) if re.fullmatch(r"-?\d+", word) else word
 
@@ -91,7 +92,7 @@ class _Reader:
             while not self.took("}"):
                 key = self.next()
                 self.want("=")
-                attributes[key] = self.attribute()
+                attributes[key] = self.attribute(key)
                 self.took(",")
         self.want(":")
         types = [self.type()]
