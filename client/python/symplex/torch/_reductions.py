@@ -323,25 +323,6 @@ def _scores(e: Emitter, q: Value, k: Value, scale: float, mask: Value | None) ->
     return made if mask is None else e.like("add", made, mask)
 
 
-def _for_heads_of(e: Emitter, q: Value, x: Value) -> Value:
-    """Keys or values of as many heads as there are of queries: each serves several, side by side (`enable_gqa`)."""
-    batch, heads, own = q.shape[0], q.shape[1], x.shape[1]
-    if heads == own:
-        return x
-    if not isinstance(heads, int) or not isinstance(own, int) or heads % own:
-        raise Unsupported(f"{heads} heads of queries for {own} of keys")
-    wide = e.broadcast(x, (batch, own, heads // own, *x.shape[2:]), (0, 1, 3, 4))
-    return e.reshape(wide, (batch, heads, *x.shape[2:]))
-
-
-def _of_own_heads(e: Emitter, slope: Value, x: Value) -> Value:
-    """The other way: the sum over the queries that each head of x served."""
-    heads, own = slope.shape[1], x.shape[1]
-    if heads == own:
-        return slope
-    return e.reduce(e.reshape(slope, (slope.shape[0], own, heads // own, *slope.shape[2:])), [2], "add")
-
-
 @handles("_scaled_dot_product_flash_attention_for_cpu")
 def _attention(e: Emitter, out: list[Type], q: Value, k: Value, v: Value, dropout_p: float = 0, is_causal: bool = False,
                *, attn_mask: Value | None = None, scale: float | None = None,
@@ -349,7 +330,7 @@ def _attention(e: Emitter, out: list[Type], q: Value, k: Value, v: Value, dropou
     if dropout_p:
         raise Unsupported("dropout")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    q, k, v = widened(e, q), widened(e, _for_heads_of(e, q, k)), widened(e, _for_heads_of(e, q, v))
+    q, k, v = widened(e, q), widened(e, k), widened(e, v)
     mask = _mask_of(e, q, k, is_causal, attn_mask)
     operands = (q, k, v) if mask is None else (q, k, v, mask)
     made = e.emit("attention", operands, f"scale = {scale!r}", q.dtype, out[0].shape)
@@ -370,8 +351,6 @@ def _attention_backward(e: Emitter, out: list[Type], slope: Value, q: Value, k: 
                         scale: float | None = None) -> list[Value]:
     """With weights p = e^(scores - their logarithm of sums): dv = p^T do, ds = p (do v^T - row sums of do o)."""
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    own = k, v
-    k, v = _for_heads_of(e, q, k), _for_heads_of(e, q, v)
     slope, q, k, v, result = (widened(e, x) for x in (slope, q, k, v, result))
     scores = _scores(e, q, k, scale, _mask_of(e, q, k, is_causal, attn_mask))
     batch = len(q.shape) - 2
@@ -380,7 +359,6 @@ def _attention_backward(e: Emitter, out: list[Type], slope: Value, q: Value, k: 
     rows = e.reduce(e.like("multiply", slope, result), [batch + 1], "add", True)
     apart = e.like("subtract", e.dot(slope, v, [batch + 1], [batch + 1], batch), e.broadcast(rows, scores.shape))
     of_scores = e.with_number("multiply", e.like("multiply", weights, apart), scale)
-    made = (e.dot(of_scores, k, [batch + 1], [batch], batch),
-            _of_own_heads(e, e.dot(of_scores, q, [batch], [batch], batch), own[0]),
-            _of_own_heads(e, e.dot(weights, slope, [batch], [batch], batch), own[1]))
+    made = (e.dot(of_scores, k, [batch + 1], [batch], batch), e.dot(of_scores, q, [batch], [batch], batch),
+            e.dot(weights, slope, [batch], [batch], batch))
     return [e.convert(x, t.dtype) for x, t in zip(made, out)]
