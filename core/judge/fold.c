@@ -196,9 +196,10 @@ static bool range_of(sx_algebra *g, uint32_t term, uint32_t depth, int64_t *low,
     uint64_t bits;
     sx_lin lin;
     const sx_term t = g->term[term];
-    if (t.kind == SX_TERM_INT) {
+    if (t.kind == SX_TERM_INT) { /* what a lane cannot hold is another number there */
         sx_lin_get(g, t.form, &lin);
-        return sx_lin_range(g, &lin, low, high);
+        return sx_lin_range(g, &lin, low, high) &&
+               (g->wide || (*low >= INT32_MIN && *high <= INT32_MAX));
     }
     if (is_constant(g, term, &bits)) {
         *low = *high = lane_int(g, bits);
@@ -234,8 +235,8 @@ static uint32_t fold_positions(sx_algebra *g, uint32_t imm, uint32_t x, uint32_t
     return never || always ? sx_term_constant(g, always) : 0;
 }
 
-/* The greater or lesser of two positions of which one is so wherever they are asked for: what a blend by fold_positions
- * gives, which is the same where only later is known which positions they are. */
+/* The greater or lesser of two positions where ranges say which one it is. fold_blend makes these terms where a
+ * comparison is open; without this they would stay when the comparison, asked again, is decided. */
 static uint32_t fold_extreme(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
     uint32_t greater = x == y || !g->settles ? 0 : fold_positions(g, SX_GT, x, y);

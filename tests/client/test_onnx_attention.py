@@ -4,8 +4,8 @@ groups of heads, windows and soft caps, and rows that see no key. What is wrong 
 
 The reference computes in f32 as we do. A score is a sum of 8 products of numbers below 1, an exponential changes by as
 much as its argument, and a result is a mean of at most 12 numbers below 1: in all less than 32 roundings of 2^-24 on
-each side; f16 is computed in f32 and rounded once, to results below 2. Those of operands that
-are a fiftieth larger have to be seen."""
+each side; f16 is computed in f32 and rounded once, to results below 2. Operands that are a fiftieth larger have to give
+results beyond that."""
 import os
 import pathlib
 import subprocess

@@ -523,6 +523,66 @@ START_TEST(test_flat_terms)
 }
 END_TEST
 
+/* A position v - 2 with v from 0 to 4, its extremes, and comparisons: decided by ranges, and only when they are asked
+ * again (sx_term_settle). */
+START_TEST(test_ranges_of_positions)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    const sx_lop greatest = (sx_lop)SX_LOP_IMAX, least = (sx_lop)SX_LOP_IMIN;
+    g->low[3] = 0;
+    g->high[3] = 4;
+    uint32_t x = sx_term_int(g, sx_form_var(g, 3, 1, -2));
+    uint32_t zero = sx_term_constant(g, 0), one = sx_term_constant(g, 1);
+    uint32_t two = sx_term_constant(g, 2), five = sx_term_constant(g, 5);
+    uint32_t not_negative = sx_term_op(g, greatest, 0, x, zero, 0);
+    uint32_t bounded = sx_term_op(g, least, 0, not_negative, two, 0);
+    uint32_t is_negative = sx_term_op(g, SX_LOP_ICMP, SX_GT, zero, bounded, 0);
+    const struct {
+        uint32_t term, settled;
+    } cases[] = {
+        {sx_term_op(g, greatest, 0, x, five, 0), five},
+        {sx_term_op(g, least, 0, x, five, 0), x},
+        {sx_term_op(g, least, 0, five, x, 0), x},
+        {not_negative, not_negative},
+        {bounded, not_negative}, /* 2 where it is 2 */
+        {is_negative, zero},
+        {sx_term_op(g, SX_LOP_ICMP, SX_GT, five, bounded, 0), one},
+        {sx_term_op(g, SX_LOP_BLEND, 0, is_negative, element(g, 3, 4, 0), five), five},
+        {sx_term_op(g, SX_LOP_ICMP, SX_GT, bounded, zero, 0),
+         sx_term_op(g, SX_LOP_ICMP, SX_GT, not_negative, zero, 0)},
+    };
+    for (uint32_t i = 0; i < SX_COUNT(cases); i++) {
+        ck_assert_msg(sx_term_settle(g, cases[i].term) == cases[i].settled, "case %u", i);
+    }
+    ck_assert_uint_ne(is_negative, zero);
+    ck_assert_msg(!g->refused, "%s", g->why);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
+/* 2^30 v with v from 1 to 4 is negative in a lane of 4 bytes where v is 2 or 3. */
+START_TEST(test_ranges_beyond_lanes)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    g->low[3] = 1;
+    g->high[3] = 4;
+    uint32_t x = sx_term_int(g, sx_form_var(g, 3, INT64_C(1) << 30, 0));
+    uint32_t zero = sx_term_constant(g, 0);
+    uint32_t is_negative = sx_term_op(g, SX_LOP_ICMP, SX_GT, zero, x, 0);
+    uint32_t greatest = sx_term_op(g, (sx_lop)SX_LOP_IMAX, 0, x, zero, 0);
+    ck_assert_uint_eq(sx_term_settle(g, is_negative), is_negative);
+    ck_assert_uint_eq(sx_term_settle(g, greatest), greatest);
+    g->wide = true;
+    ck_assert_uint_eq(sx_term_settle(g, is_negative), zero);
+    ck_assert_uint_eq(sx_term_settle(g, greatest), x);
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge/algebra");
@@ -530,6 +590,8 @@ int main(void)
     tcase_add_test(cases, test_runs_have_one_form);
     tcase_add_test(cases, test_nested_runs);
     tcase_add_test(cases, test_carried_values_that_mix);
+    tcase_add_test(cases, test_ranges_of_positions);
+    tcase_add_test(cases, test_ranges_beyond_lanes);
     tcase_add_test(cases, test_overflow);
     tcase_add_test(cases, test_sets_that_meet);
     tcase_add_test(cases, test_bytes_reached);
