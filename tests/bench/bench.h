@@ -82,6 +82,7 @@ int sx_bench_exported(const sx_bench_options *options); /* cases "exported-GPU" 
 int sx_bench_skinny(const sx_bench_options *options);   /* case "skinny" of sx_bench_ptx */
 int sx_bench_search(const sx_bench_options *options);
 int sx_bench_sort(const sx_bench_options *options);
+int sx_bench_store(const sx_bench_options *options);
 int sx_bench_torch(const sx_bench_options *options);
 /* Cases "transformer" and "snapshot" of sx_bench_egraph. */
 int sx_bench_transformer(const sx_bench_options *options);

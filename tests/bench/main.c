@@ -61,6 +61,8 @@ static const bench table[] = {
     {"search", "the lanes of a long search, step by step: objective and bound against fuel",
      sx_bench_search},
     {"sort", "rows in order, against NumPy", sx_bench_sort},
+    {"store", "an artefact of another cache, got from the daemon and put there, beside Redis",
+     sx_bench_store},
     {"torch", "torch.compile with symplex against Inductor: a call of a tiny function, models",
      sx_bench_torch},
 };
