@@ -64,7 +64,8 @@ extern const sxc_option_row sxc_options[SXC_OPTION_COUNT];
 
 /* The command named by the words argv[1] and perhaps argv[2]; *words is how many it took. NULL: none. */
 const sxc_command *sxc_find_command(int argc, char *const *argv, int *words);
-/* Fails with SX_USAGE; the text names the command that is spelled most like the given one. */
+/* Fails with SX_USAGE; the text names the command that is spelled most like the given one, or the words that may stand
+ * behind it. */
 sx_code sxc_unknown_command(sx_ctx *cx, const char *given);
 void sxc_print_command_help(const sxc_command *command);
 sx_code sxc_print_overview(sxc_cli *cli);

@@ -80,16 +80,45 @@ const sxc_command *sxc_find_command(int argc, char *const *argv, int *words)
     return NULL;
 }
 
-sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
+/* The commands of two words whose first is `given`, as "show, dump, check"; their number. */
+static uint32_t second_words(const char *given, char *list, size_t size)
 {
-    uint32_t best = 0;
-    for (uint32_t i = 1; i < sxc_command_count; i++) {
-        if (distance(given, sxc_commands[i].name) < distance(given, sxc_commands[best].name)) {
-            best = i;
+    size_t n = strlen(given), used = 0;
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < sxc_command_count; i++) {
+        const char *name = sxc_commands[i].name;
+        if (strncmp(name, given, n) == 0 && name[n] == ' ' && used < size) {
+            used += (size_t)snprintf(list + used, size - used, "%s%s", count > 0 ? ", " : "",
+                                     name + n + 1);
+            count++;
         }
     }
-    sx_hint(cx, "The nearest command is '%s'; 'symplex-client help' lists all.",
-            sxc_commands[best].name);
+    return count;
+}
+
+sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
+{
+    char list[256];
+    if (second_words(given, list, sizeof(list)) > 0) {
+        return SX_FAIL(cx, SX_USAGE, "behind '%s' comes one of: %s", given, list);
+    }
+    char best[64] = "";
+    uint32_t least = UINT32_MAX;
+    for (uint32_t i = 0; i < sxc_command_count; i++) {
+        char first[64];
+        (void)snprintf(first, sizeof(first), "%.*s", (int)strcspn(sxc_commands[i].name, " "),
+                       sxc_commands[i].name);
+        uint32_t d = distance(given, first);
+        if (d < least) {
+            least = d;
+            (void)snprintf(best, sizeof(best), "%s", first);
+        }
+    }
+    if (least <= (strlen(given) + 1) / 2) { /* else it is no slip of the fingers */
+        sx_hint(cx, "The nearest command is '%s'; 'symplex-client help' lists all.", best);
+    } else {
+        sx_hint(cx, "'symplex-client help' lists all commands.");
+    }
     return SX_FAIL(cx, SX_USAGE, "unknown command '%.60s'", given);
 }
 

@@ -1,5 +1,6 @@
 #include "core/ir/substitute.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/ir/check.h"
@@ -92,6 +93,21 @@ void sx_crop_settle(const sx_type *operand, sx_op *op, sx_attr *attr)
     }
 }
 
+static sx_code unknown_symbol(sx_ctx *cx, const sx_graph *graph, sx_short name)
+{
+    char list[512] = "";
+    size_t used = 0;
+    for (uint32_t s = 0; s < graph->symbol_count && used < sizeof(list); s++) {
+        if (sx_symbol_is_declared(&graph->symbol[s])) {
+            used +=
+                (size_t)snprintf(list + used, sizeof(list) - used, "%s \"%s\"", used > 0 ? "," : "",
+                                 sx_short_name(graph->symbol[s].name).text);
+        }
+    }
+    return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is unknown; the graph has %s%s", name.text,
+                   used > 0 ? "those named" : "no symbols", list);
+}
+
 /* The value of each symbol; every binding is used once. */
 static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding *binding,
                              uint32_t binding_count, sx_dim *image)
@@ -106,9 +122,7 @@ static sx_code read_bindings(sx_ctx *cx, const sx_graph *graph, const sx_binding
         }
         sx_short name = sx_short_name(binding[i].name);
         if (s == graph->symbol_count) {
-            return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is unknown; the graph has %u symbols%s%s",
-                           name.text, graph->symbol_count, s > 0 ? ", first " : "",
-                           s > 0 ? sx_short_name(graph->symbol[0].name).text : "");
+            return unknown_symbol(cx, graph, name);
         }
         if (bound[s]) {
             return SX_FAIL(cx, SX_INPUT, "symbol \"%s\" is bound twice", name.text);

@@ -181,7 +181,9 @@ def test_usage_errors():
         if arguments != ("help", "man"):
             assert sx(*arguments, status=2).stdout == b""
     told("nearest command is 'compile'", "cmpile", MLP)
-    told("nearest command is 'cache ls'", "cache", "list")
+    told("nearest command is 'plot'", "plt")
+    told("'symplex-client help' lists all commands", "zzz")
+    told("behind 'cache' comes one of: ls, show, verify, ", "cache", "list")
     told("no command has the option --nodemon", "--nodemon", "compile", MLP)
     for part, *arguments in (("no command is given", "--socket", NOBODY), ("needs an argument", "--socket"),
                              ("'help' takes no option --socket", "--socket", NOBODY, "help"),

@@ -175,7 +175,10 @@ START_TEST(test_bad_bindings)
         {{"b", "n"}, {9, 1}, 2, "symbol \"b\" is 9, within [2, 8]"},
         {{"b", "n"}, {2, 0}, 2, "symbol \"n\" is 0, within [1, 3]"},
         {{"b", "n", "b"}, {2, 1, 2}, 3, "symbol \"b\" is bound twice"},
-        {{"b", "n", "batch"}, {2, 1, 2}, 3, "symbol \"batch\" is unknown; the graph has 2 symbols"},
+        {{"b", "n", "batch"},
+         {2, 1, 2},
+         3,
+         "symbol \"batch\" is unknown; the graph has those named \"b\", \"n\""},
         {{NULL}, {0}, 0, "symbol \"b\" has no value"},
     };
     sx_ctx cx;
