@@ -32,7 +32,10 @@ from symplex._trace.stages import HostCall, Part, Ready, ready, split
 from symplex._trace.tracer import Tracer, value
 import symplex._trace.elements  # noqa: F401
 import symplex._trace.functions  # noqa: F401
+import symplex._trace.arranging  # noqa: F401
 import symplex._trace.linalg  # noqa: F401
+import symplex._trace.signals  # noqa: F401
+import symplex._trace.statistics  # noqa: F401
 
 _SHORT_MAX = 4096
 _NAMES = np.ndarray, frozenset(np.dtype(c).type for c in "efdbhilqBHILQ?"), "dtype", "shape"

@@ -295,7 +295,8 @@ UFUNCS.update({
     **{name: composed(build) for name, build in _COMPOSED.items()},
     "radians": composed(lambda x: x * number(x, math.pi / 180)),
     "degrees": composed(lambda x: x * number(x, 180 / math.pi)),
-    "isnan": _flag(lambda x: compare(x, "ne", x), False), "sign": _sign, "power": _power, "float_power": _power,
+    "isnan": _flag(lambda x: compare(x, "ne", x), False), "sign": _sign, "power": _power,
+    "float_power": elementwise("power"),
     "isinf": _flag(lambda x: compare(abs(x), "eq", math.inf), False),
     "isfinite": _flag(lambda x: compare(abs(x), "lt", math.inf), True),
     "signbit": lambda ufunc, x: negative(value(x)),
@@ -307,4 +308,3 @@ UFUNCS.update({
     **{name: elementwise("compare", {"direction": direction}, bool) for name, direction in (
         ("equal", "eq"), ("not_equal", "ne"), ("less", "lt"), ("less_equal", "le"), ("greater", "gt"),
         ("greater_equal", "ge"))}})
-del UFUNCS["float_power"]

@@ -12,9 +12,9 @@ from symplex._errors import Unimplemented
 from symplex._trace.graph import Graph
 from symplex._trace.index import gather, iota, take, take_along_axis
 from symplex._trace.size import Extent, Size, broadcast, count, place
-from symplex._trace.tracer import (FUNCTIONS, REFUSED, Tracer, axes_of, broadcast_to, compare, concatenate, convert,
-                                   emit, expand_dims, full, graph, mean, one_axis, reduce, reshape, result_type,
-                                   select, shape_of, size_value, squeeze, stack, total, transpose, value, wide)
+from symplex._trace.tracer import (FUNCTIONS, REFUSED, UFUNC_ACCUMULATE, Tracer, axes_of, broadcast_to, compare,
+                                   concatenate, convert, emit, expand_dims, full, graph, mean, one_axis, reduce,
+                                   reshape, result_type, select, size_value, squeeze, total, transpose, value, wide)
 
 
 # ---- choices ----
@@ -134,13 +134,13 @@ def count_nonzero(a: Any, axis: Any = None, *, keepdims: bool = False) -> Tracer
 def cumulative(operation: str, first: Any, what: str) -> Callable[..., Tracer]:
     """One after the other along the axis, as NumPy does."""
     def build(a: Any, axis: Any = None, dtype: Any = None, *, include_initial: bool = False) -> Tracer:
-        x = wide(a, what, dtype)
+        x = wide(a, what, dtype) if operation in ("add", "multiply") else value(a)
         if axis is None and x.ndim != 1 and what.startswith("cumulative"):
             raise ValueError(f"numpy.{what}: an axis is needed ({place()})")
         x, at = (reshape(x, -1), 0) if axis is None else (x, one_axis(x, axis))
         perm = [at, *(d for d in range(x.ndim) if d != at)]
         rows = transpose(x, perm)
-        start = full(rows.shape[1:], first, x.dtype)
+        start = full(rows.shape[1:], first(x.dtype) if callable(first) else first, x.dtype)
         with Graph() as step:
             carry, row = step.parameter(x.dtype, rows.shape[1:]), step.parameter(x.dtype, rows.shape[1:])
             made = step.emit(operation, (carry, row), {}, x.dtype, carry.shape)
@@ -151,6 +151,15 @@ def cumulative(operation: str, first: Any, what: str) -> Callable[..., Tracer]:
             sums = concatenate([expand_dims(start, 0), sums])
         return transpose(sums, [perm.index(d) for d in range(x.ndim)])
     return build
+
+
+def _edge(sign: int) -> Callable[[np.dtype], Any]:
+    """What is before all numbers of a type, or behind them."""
+    def of(dtype: np.dtype) -> Any:
+        if dtype.kind == "f":
+            return -sign * math.inf
+        return np.iinfo(dtype).min if sign > 0 else np.iinfo(dtype).max
+    return of
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Tracer:
@@ -403,7 +412,11 @@ def _dynamic_shape(name: str) -> str:
 
 REFUSED.update({name: _dynamic_shape(name) for name in (
     "unique", "unique_all", "unique_counts", "unique_inverse", "unique_values", "nonzero", "argwhere", "flatnonzero",
-    "extract", "compress", "intersect1d", "union1d", "setdiff1d", "setxor1d", "delete", "trim_zeros")})
+    "extract", "compress", "intersect1d", "union1d", "setdiff1d", "setxor1d", "trim_zeros")})
+UFUNC_ACCUMULATE.update({
+    name: lambda a, axis=0, dtype=None, run=cumulative(operation, first, name): run(a, axis, dtype)
+    for name, operation, first in (("add", "add", 0), ("multiply", "multiply", 1),
+                                   ("maximum", "maximum", _edge(1)), ("minimum", "minimum", _edge(-1)))})
 REFUSED["nextafter"] = "\nIt needs the bits of elements."
 FUNCTIONS.update({
     "where": where, "clip": clip, "tril": triangle(True), "triu": triangle(False), "sort": sort, "argsort": argsort,

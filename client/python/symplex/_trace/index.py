@@ -20,6 +20,12 @@ def _is_array(entry: Any) -> bool:
 def _entries(x: Tracer, key: Any) -> list[Any]:
     """One entry for each dimension, and None for each new one."""
     entries = list(key) if isinstance(key, tuple) else [key]
+    masked: dict[int, int] = {}
+    for i, entry in reversed(list(enumerate(entries))):
+        known = np.asarray(entry) if _is_array(entry) and not isinstance(entry, Tracer) else np.zeros(())
+        if known.dtype == bool and known.ndim:  # a mask that is known is the places where it is true
+            entries[i:i + 1] = places = known.nonzero()
+            masked.update((id(p), n) for p, n in zip(places, known.shape))
     for entry in entries:
         if _is_array(entry):
             dtype = entry.dtype if isinstance(entry, (Tracer, np.ndarray)) else np.asarray(entry).dtype
@@ -35,7 +41,11 @@ def _entries(x: Tracer, key: Any) -> list[Any]:
     if taken > x.ndim or sum(entry is Ellipsis for entry in entries) > 1:
         raise IndexError(f"{taken} indices of {x.ndim} dimensions ({place()})")
     at = next((i for i, entry in enumerate(entries) if entry is Ellipsis), len(entries))
-    return entries[:at] + [slice(None)] * (x.ndim - taken) + entries[at + 1:]
+    entries = entries[:at] + [slice(None)] * (x.ndim - taken) + entries[at + 1:]
+    for n, entry in zip(x.shape, (entry for entry in entries if entry is not None)):
+        if masked.get(id(entry), n) != n:
+            raise IndexError(f"a mask of {masked[id(entry)]} places of a dimension of {n} ({place()})")
+    return entries
 
 
 def index(x: Tracer, key: Any) -> Tracer:

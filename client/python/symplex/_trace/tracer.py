@@ -91,7 +91,8 @@ class Tracer(Value):
     __bool__ = _refuse("the truth", "numpy.where chooses between two arrays, symplex.cond between two functions; "
                        "symplex.while_loop goes on while something is true.")
     __float__ = __int__ = __index__ = __complex__ = _refuse("a number", "Leave it an array, or compute it outside.")
-    __array__ = _refuse("the elements", "Use functions of NumPy that symplex knows, or compute it outside.")
+    __array__ = _refuse("the elements", "Use functions of NumPy that symplex knows, numpy.stack instead of "
+                        "numpy.array, or compute it outside.")
     __dlpack__ = tolist = item = tobytes = _refuse("the elements", "Return it from the function instead.")
     __setitem__ = _refuse("an assignment to elements", "Programs change nothing: numpy.where makes a new array.")
     fill = sort = partition = resize = put = _refuse("a change in place", "Programs change nothing: functions of "
@@ -102,6 +103,8 @@ class Tracer(Value):
             raise TraceError(f"numpy.{ufunc.__name__} into 'out': programs change nothing ({place()})")
         if method == "reduce" and ufunc.__name__ in UFUNC_REDUCE and set(keywords) <= {"axis", "keepdims", "dtype"}:
             return UFUNC_REDUCE[ufunc.__name__](inputs[0], **{"axis": 0, **keywords})
+        if method == "accumulate" and ufunc.__name__ in UFUNC_ACCUMULATE and set(keywords) <= {"axis", "dtype"}:
+            return UFUNC_ACCUMULATE[ufunc.__name__](*inputs, **keywords)
         if method == "outer" and not keywords:
             a, b = (value(x) for x in inputs)
             return ufunc(reshape(a, (*a.shape, *[1] * b.ndim)), b)
@@ -169,7 +172,7 @@ Tracer.flatten = Tracer.ravel  # type: ignore[attr-defined]
 Tracer.conj = Tracer.conjugate = lambda self: self  # type: ignore[attr-defined]
 for _name, _function in {"add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide,
                          "pow": np.power, "matmul": np.matmul, "and": np.bitwise_and, "or": np.bitwise_or,
-                         "xor": np.bitwise_xor, "mod": np.remainder, "floordiv": np.floor_divide,
+                         "xor": np.bitwise_xor, "mod": np.remainder, "floordiv": np.floor_divide, "divmod": np.divmod,
                          "lshift": np.left_shift, "rshift": np.right_shift}.items():
     setattr(Tracer, f"__{_name}__", _operator(_function))
     setattr(Tracer, f"__r{_name}__", _operator(_function, True))
@@ -312,6 +315,7 @@ def compare(x: Any, direction: str, y: Any) -> Tracer:
 
 UFUNCS: dict[str, Callable[..., Any]] = {}
 UFUNC_REDUCE: dict[str, Callable[..., Tracer]] = {}
+UFUNC_ACCUMULATE: dict[str, Callable[..., Tracer]] = {}
 FUNCTIONS: dict[str, Callable[..., Any]] = {}
 REFUSED: dict[str, str] = {}
 """Why functions are not there, where there is more to say than that."""
