@@ -5,6 +5,19 @@
 #include "core/eval/cell.h"
 #include "core/ir/num.h"
 
+bool sxv_jumps(sx_op op, sx_dtype from, sx_dtype to)
+{
+    sx_op_class op_class = sx_op_info_of(op)->op_class;
+    if (op_class == SX_OPCLASS_REGION || op_class == SX_OPCLASS_FUSED) {
+        return true;
+    }
+    if (sx_dtype_class_of(from) != SX_CLASS_FLOAT) {
+        return false;
+    }
+    return op == SX_OP_FLOOR || op == SX_OP_CEIL || op == SX_OP_ROUND || op == SX_OP_SIGN ||
+           op == SX_OP_REMAINDER || sx_dtype_class_of(to) != SX_CLASS_FLOAT;
+}
+
 double sxv_element(sx_dtype dtype, const void *memory, int64_t element)
 {
     float narrow;

@@ -2,6 +2,7 @@
 
 #include "client/runtime/pages.h"
 #include "core/base/fast.h"
+#include "client/verify/moved.h"
 #include "client/verify/step.h"
 #include "core/base/rng.h"
 #include "core/ir/program.h"
@@ -402,6 +403,7 @@ static sx_code run_lazily(walk *w, const sx_node *node, value *v, bool *done)
 /* Results that a second rounding could have given. */
 typedef struct {
     sx_cell *cell;
+    float *narrow; /* else NULL */
     uint64_t seed;
 } rounding;
 
@@ -411,7 +413,12 @@ static void round_again(void *self, uint32_t thread, int64_t first, int64_t last
     (void)thread;
     for (int64_t i = first; i < last; i++) {
         sx_rng rng = {r->seed + (uint64_t)i};
-        r->cell[i].f *= (sx_rng_next(&rng) & 1) != 0 ? 1 + 0x1p-52 : 1 - 0x1p-53;
+        bool up = (sx_rng_next(&rng) & 1) != 0;
+        if (r->narrow != NULL) {
+            r->narrow[i] *= up ? 1 + 0x1p-23F : 1 - 0x1p-24F;
+        } else {
+            r->cell[i].f *= up ? 1 + 0x1p-52 : 1 - 0x1p-53;
+        }
     }
 }
 
@@ -420,8 +427,40 @@ static void round_again(void *self, uint32_t thread, int64_t first, int64_t last
  * Monte Carlo arithmetic (Parker 1997). */
 static void move_by_units(walk *w, const sx_node *node, const value *v)
 {
-    rounding r = {w->block[v->block[TYPED]].data, (uint64_t)(node - w->graph->node) << 40};
+    void *data = w->block[v->block[TYPED]].data;
+    bool narrow = is_narrow(&node->type, TYPED);
+    uint64_t seed = ((uint64_t)(node - w->graph->node) + ((uint64_t)(w->how->moved - 1) << 20))
+                    << 40;
+    rounding r = {narrow ? NULL : data, narrow ? data : NULL, seed};
     sxr_pool_run(w->how->pool, round_again, &r, sx_tensor_elements(&node->type));
+}
+
+static bool jumps(const walk *w, const sx_node *node)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < node->input_count; k++) {
+        uint32_t from = sx_graph_input(w->graph, node, k).i;
+        any = any || sxv_jumps(node->op, w->graph->node[from].type.dtype, node->type.dtype);
+    }
+    return any;
+}
+
+/* What jumps is as it is in double precision: a unit that was moved decides nothing. */
+static sx_code run_jump(walk *w, const sx_node *node, value *v)
+{
+    SX_TRY(run_mode(w, node, v, EXACT));
+    if (!is_narrow(&node->type, TYPED)) {
+        share(w, v, EXACT);
+        return SX_OK;
+    }
+    SX_TRY(take_result(w, &node->type, TYPED, &v->block[TYPED]));
+    const sx_cell *from = w->block[v->block[EXACT]].data;
+    float *to = w->block[v->block[TYPED]].data;
+    int64_t elements = sx_tensor_elements(&node->type);
+    for (int64_t i = 0; i < elements; i++) {
+        to[i] = (float)from[i].f;
+    }
+    return SX_OK;
 }
 
 static sx_code run_node(walk *w, const sx_node *node, value *v)
@@ -451,11 +490,16 @@ static sx_code run_node(walk *w, const sx_node *node, value *v)
         share(w, v, TYPED);
         return SX_OK;
     }
+    if (w->how->exact && w->how->moved > 1 && jumps(w, node)) {
+        return run_jump(w, node, v);
+    }
     if (w->how->exact) {
         SX_TRY(run_mode(w, node, v, EXACT));
     }
     SX_TRY(run_mode(w, node, v, TYPED));
-    if (w->how->moved && node->type.dtype == SX_F64 && !only_moves(node->op)) {
+    bool moves = node->type.dtype == SX_F64 ? w->how->moved > 0
+                                            : node->type.dtype == SX_F32 && w->how->moved > 1;
+    if (moves && !only_moves(node->op)) {
         move_by_units(w, node, v);
     }
     return SX_OK;

@@ -41,8 +41,10 @@ typedef struct {
     bool exact;
     /* Rounded results are those of a machine that rounds factors of f32 to tf32 (rounded.h). */
     bool tf32;
-    /* With `exact`: rounded results of f64 are moved by a unit in the last place, so that the two differ there, too. */
-    bool moved;
+    /* With `exact`: rounded results of f64 are moved by a unit in the last place, so that the two differ there, too;
+     * from the second on also those of f32, while what jumps (moved.h) is as in double precision. 0: nothing is moved;
+     * each number moves in another way. */
+    uint32_t moved;
 } sxv_reference;
 
 /* `graph` is static.  errors  SX_LIMIT more than bytes_max; SX_NOMEM; those of the interpreter and of the reader */

@@ -163,6 +163,19 @@ def test_masks_that_are_known():
     fails(symplex.Unimplemented, "an index of bool", jit(lambda x: x[x > 0]), X)
 
 
+def test_what_cancels():
+    """What rounding left of sums is compiled, too: of elements of 1 it is some units of a sum of as many."""
+    for x in (X[:, 0], X[:, 0].astype(np.float32)):
+        unit = 64 * len(x) * np.finfo(x.dtype).eps * np.max(abs(x))
+        for function in (lambda x: (x - x.mean()).sum(), lambda x: (x - x.mean() - (x - x.mean()).mean()).mean(),
+                         lambda x: (np.exp(x) / np.exp(x).sum()).sum() - 1, lambda x: symplex.grad(
+                             lambda v: np.var(v))(x).sum(), lambda x: np.cov(x - x.mean()) * 0):
+            assert abs(jit(function)(x)) <= unit, function
+        slope = 2 * (x - x.mean()) / len(x)
+        got = jit(symplex.grad(lambda x: np.var(x)))(x)
+        assert np.max(abs(got - slope)) <= unit and got.dtype == x.dtype
+
+
 def test_gradients_and_batches():
     """Against differences: the functions are of second order at most in x, so central ones are right."""
     def loss(x):
