@@ -73,6 +73,40 @@ def test_functions_of_elements():
          POSITIVE.astype(np.float64), ulps=4)
 
 
+class Metres:
+    """An operand with a say of its own in NumPy's functions."""
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **keywords):
+        return ufunc.__name__, [type(x) is Metres for x in inputs]
+
+
+def test_operands_of_other_classes():
+    """An operator is NumPy's function, which asks a left operand first that has a say in it."""
+    found = []
+
+    def take(x, y):
+        found.append(Metres() - x)
+        return x - 1, 1 / x, 2.0 * x, x * np.float32(3), x / y, x @ y.T, -x
+    same(take, POSITIVE + 1, POSITIVE, ulps=4)
+    assert found[-1] == ("subtract", [True, False]), found
+
+
+def test_numbers_are_constants_once():
+    """What is the same number of the same type is one node of the program, and of one shape one broadcast. Zeros of
+    both signs are two, and so are numbers of two types."""
+    def counted(function, *args):
+        text = symplex.jit(function).lower(*args)
+        return text.count(" = constant"), text.count(" = broadcast_in_dim")
+    assert counted(lambda x: (x + 0.5) * 0.5 + 0.5, F32) == (1, 1)
+    assert counted(lambda x: (x + 0.5) * 0.25, F32) == (2, 2)
+    assert counted(lambda x: (x + 0.0) * -0.0, F32) == (2, 2)
+    assert counted(lambda x, y: (x + 1, y + 1), F32, F64) == (2, 2)
+    assert counted(lambda x: (x + 2, x[0] * 2), F32) == (1, 2)
+    x = np.float32([0.0, -0.0, 1.5])
+    assert np.array_equal(np.signbit(symplex.jit(lambda x: (x * 0.0, x * -0.0), threads=1)(x)),
+                          np.signbit((x * np.float32(0.0), x * np.float32(-0.0))))
+
+
 def test_reductions():
     same(lambda x, i, b: (np.sum(x), np.sum(x, 1), x.sum(axis=(0, 1)), np.sum(x, axis=-1, keepdims=True), x.max(),
                           np.max(x, axis=0), np.min(i, axis=1), x.min(axis=0, keepdims=True), np.sum(i), np.sum(b, 0),

@@ -18,6 +18,7 @@ _TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf1
 CONSTANT_BYTES_MAX = 16 << 20
 _WEIGHT_SIZE_MIN = 1024  # elements of an array that is bound to a module rather than written into its program
 RANK_MAX = 8
+_OF_HOST = frozenset((np.ndarray, float, int, bool))
 
 
 def dtype_of(word: str) -> np.dtype:
@@ -96,6 +97,8 @@ class Graph:
         self.outer: Graph | None = None
         self.outputs: list[Any] = []
         self.roles: dict[str, str] = {}  # donated parameters, and what goes into them
+        self._numbers: dict[Any, Any] = {}  # values of constants without dimensions, by types and bytes
+        self._filled: dict[Any, Any] = {}  # such values in shapes of numbers, by ids and shapes
 
     def __enter__(self) -> "Graph":
         self.outer, self.open = current(), True
@@ -143,10 +146,24 @@ class Graph:
 
     def emit(self, operation: str, inputs: Sequence[Any], attributes: dict[str, Any], dtype: Any,
              shape: Iterable[Extent]) -> Any:
-        return self.many(operation, inputs, attributes, ((dtype, shape),))[0]
+        made = MAKE[0](self, dtype if isinstance(dtype, np.dtype) else np.dtype(dtype), tuple(shape))
+        for x in inputs:
+            if x._graph is not self:
+                inputs = [self.take(x) for x in inputs]
+                break
+        self.nodes.append(Node(operation, tuple(inputs), attributes, [made]))
+        return made
+
+    def filled(self, x: Any, shape: tuple[int, ...]) -> Any:
+        """A value without dimensions, at every place of a shape of numbers; one node, however often it is asked for."""
+        x = self.take(x)
+        made = self._filled.get((id(x), shape))
+        if made is None:
+            made = self._filled[id(x), shape] = self.emit("broadcast_in_dim", (x,), {"dims": []}, x.dtype, shape)
+        return made
 
     def constant(self, value: Any, dtype: Any = None) -> Any:
-        if type(value) is not np.ndarray and on_gpu(value, "constant") is not None:
+        if type(value) not in _OF_HOST and on_gpu(value, "constant") is not None:
             raise Unimplemented(f"an array on a GPU that is no argument: give it as one ({place()})")
         array = np.asarray(value, dtype)
         if array.dtype.kind in "OSUV" and array.dtype.name not in _TYPES:
@@ -154,7 +171,13 @@ class Graph:
         if array.nbytes > CONSTANT_BYTES_MAX:
             raise Unimplemented(f"a constant of {array.nbytes} bytes, at most {CONSTANT_BYTES_MAX}: give the array as "
                                 f"an argument ({place()})")
-        return self.emit("constant", (), {"data": array}, array.dtype, array.shape)
+        if array.shape:
+            return self.emit("constant", (), {"data": array}, array.dtype, array.shape)
+        key = array.dtype, array.tobytes()
+        made = self._numbers.get(key)
+        if made is None:
+            made = self._numbers[key] = self.emit("constant", (), {"data": array}, array.dtype, ())
+        return made
 
     def inline(self, values: Mapping[int, Any], into: "Graph") -> list[Any]:
         """Writes the nodes out in another program; `values`: for the id of each parameter and capture."""
@@ -225,17 +248,18 @@ class Graph:
         inner = indent + "    "
 
         def declare(x: Any) -> str:
-            known[id(x)] = f"%{len(known)}"
-            return known[id(x)]
+            name = known[id(x)] = f"%{len(known)}"
+            return name
 
         for x, name in zip(values, names):
             role = " donated" if name in self.roles else ""
             lines.append(f'{declare(x)} = parameter {{name = "{name}", weight = 0}} : '
                          f"{x.type}{role}")
         for node in nodes:
+            results = node.results
             weight = weights.get(id(node))
             if weight is not None:
-                (x,) = node.results
+                (x,) = results
                 if weight in bound:
                     known[id(x)] = bound[weight]
                 else:
@@ -244,10 +268,11 @@ class Graph:
                                  f"{x.type}")
                 continue
             operands = f"({', '.join([known[id(x)] for x in node.inputs])})" if node.inputs else ""
-            parts = ", ".join([f"{k} = {_attribute(v, inner)}" for k, v in node.attributes.items()])
-            lines.append(f"{', '.join([declare(x) for x in node.results])} = {node.operation}{operands}"
-                         f"{f' {{{parts}}}' if parts else ''} : "
-                         f"{', '.join([x.type for x in node.results])}")
+            parts = ", ".join([f"{k} = {_attribute(v, inner)}" for k, v in node.attributes.items()]
+                              ) if node.attributes else ""
+            made = declare(results[0]) if len(results) == 1 else ", ".join([declare(x) for x in results])
+            types = results[0].type if len(results) == 1 else ", ".join([x.type for x in results])
+            lines.append(f"{made} = {node.operation}{operands}{f' {{{parts}}}' if parts else ''} : {types}")
         into = {output: name for name, output in self.roles.items()}
         lines.append("return " + ", ".join(
             f'{known[id(x)]} as "{name}"' + (f' into "{into[name]}"' if name in into else "")

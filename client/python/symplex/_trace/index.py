@@ -13,6 +13,10 @@ from symplex._trace.tracer import (Tracer, broadcast_to, concatenate, convert, e
                                    size_value, transpose, value)
 
 
+_PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+"""What names places by numbers alone."""
+
+
 def _is_array(entry: Any) -> bool:
     return isinstance(entry, (Tracer, np.ndarray, list)) or (isinstance(entry, tuple) and not entry)
 
@@ -21,12 +25,15 @@ def _entries(x: Tracer, key: Any) -> list[Any]:
     """One entry for each dimension, and None for each new one."""
     entries = list(key) if isinstance(key, tuple) else [key]
     masked: dict[int, int] = {}
-    for i, entry in reversed(list(enumerate(entries))):
+    plain = _PLAIN.issuperset(map(type, entries))
+    for i, entry in () if plain else reversed(list(enumerate(entries))):
         known = np.asarray(entry) if _is_array(entry) and not isinstance(entry, Tracer) else np.zeros(())
         if known.dtype == bool and known.ndim:  # a mask that is known is the places where it is true
             entries[i:i + 1] = places = known.nonzero()
             masked.update((id(p), n) for p, n in zip(places, known.shape))
     for entry in entries:
+        if type(entry) in _PLAIN:
+            continue
         if _is_array(entry):
             dtype = entry.dtype if isinstance(entry, (Tracer, np.ndarray)) else np.asarray(entry).dtype
             if dtype == bool:
@@ -37,12 +44,13 @@ def _entries(x: Tracer, key: Any) -> list[Any]:
         elif not (entry is None or entry is Ellipsis or isinstance(entry, slice)
                   or (hasattr(entry, "__index__") and not isinstance(entry, (bool, np.bool_)))):
             raise Unimplemented(f"an index of type {type(entry).__name__} ({place()})")
-    taken = sum(entry is not None and entry is not Ellipsis for entry in entries)
-    if taken > x.ndim or sum(entry is Ellipsis for entry in entries) > 1:
+    taken = sum([entry is not None and entry is not Ellipsis for entry in entries])
+    rest = [i for i, entry in enumerate(entries) if entry is Ellipsis]
+    if taken > x.ndim or len(rest) > 1:
         raise IndexError(f"{taken} indices of {x.ndim} dimensions ({place()})")
-    at = next((i for i, entry in enumerate(entries) if entry is Ellipsis), len(entries))
+    at = rest[0] if rest else len(entries)
     entries = entries[:at] + [slice(None)] * (x.ndim - taken) + entries[at + 1:]
-    for n, entry in zip(x.shape, (entry for entry in entries if entry is not None)):
+    for n, entry in zip(x.shape, [entry for entry in entries if entry is not None]) if masked else ():
         if masked.get(id(entry), n) != n:
             raise IndexError(f"a mask of {masked[id(entry)]} places of a dimension of {n} ({place()})")
     return entries
@@ -51,6 +59,8 @@ def _entries(x: Tracer, key: Any) -> list[Any]:
 def index(x: Tracer, key: Any) -> Tracer:
     x = value(x)
     entries = _entries(x, key)
+    if _PLAIN.issuperset(map(type, entries)):
+        return _plain(x, entries)
     arrays = [i for i, entry in enumerate(entries) if _is_array(entry)]
     if arrays and not any(np.ndim(entries[i]) for i in arrays):  # numbers that are traced
         return _numbers(x, entries)
@@ -124,7 +134,9 @@ def _plain(x: Tracer, entries: list[Any]) -> Tracer:
 
 def _of_sizes(entry: Any) -> bool:
     """A place that is an extent, or a slice that begins or ends at one."""
-    return any(isinstance(n, Size) for n in ((entry.start, entry.stop) if isinstance(entry, slice) else (entry,)))
+    if isinstance(entry, slice):
+        return isinstance(entry.start, Size) or isinstance(entry.stop, Size)
+    return isinstance(entry, Size)
 
 
 def _least(n: Extent) -> int:

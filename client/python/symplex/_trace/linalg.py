@@ -22,20 +22,20 @@ from symplex._trace.tracer import (FUNCTIONS, UFUNCS, Tracer, axes_of, broadcast
 def _dot(a: Tracer, b: Tracer, batch: Sequence[tuple[int, int]], contract: Sequence[tuple[int, int]], what: str
          ) -> Tracer:
     """Batch dimensions, what is left of a, what is left of b."""
-    dtype = np.result_type(a.dtype, b.dtype)
-    a, b = convert(a, dtype), convert(b, dtype)
-    for i, j in (*batch, *contract):
-        meet(a.shape[i], b.shape[j], what, [a.shape, b.shape])
-    shape = [a.shape[i] for i, _ in batch]
-    shape += [n for d, n in enumerate(a.shape) if d not in [i for i, _ in (*batch, *contract)]]
-    shape += [n for d, n in enumerate(b.shape) if d not in [j for _, j in (*batch, *contract)]]
-    attributes: dict[str, Any] = {}
-    if batch:
-        attributes = {"lhs_batch": [i for i, _ in batch], "rhs_batch": [j for _, j in batch]}
-    attributes["lhs_contract"], attributes["rhs_contract"] = [i for i, _ in contract], [j for _, j in contract]
+    dtype = a.dtype if a.dtype == b.dtype else np.result_type(a.dtype, b.dtype)
     kind = np.dtype(np.uint8) if dtype == bool else dtype
-    made = emit("dot_general", (convert(a, kind), convert(b, kind)), attributes, kind, shape)
-    return convert(made, dtype)
+    a, b = convert(convert(a, dtype), kind), convert(convert(b, dtype), kind)
+    of, by = a.shape, b.shape
+    for i, j in (*batch, *contract):
+        meet(of[i], by[j], what, [of, by])
+    left, right = [i for i, _ in batch], [j for _, j in batch]
+    attributes: dict[str, Any] = {"lhs_batch": left, "rhs_batch": right} if batch else {}
+    attributes["lhs_contract"], attributes["rhs_contract"] = [i for i, _ in contract], [j for _, j in contract]
+    left, right = left + attributes["lhs_contract"], right + attributes["rhs_contract"]
+    shape = [of[i] for i, _ in batch]
+    shape += [n for d, n in enumerate(of) if d not in left]
+    shape += [n for d, n in enumerate(by) if d not in right]
+    return convert(emit("dot_general", (a, b), attributes, kind, shape), dtype)
 
 
 def matmul(x1: Any, x2: Any) -> Tracer:

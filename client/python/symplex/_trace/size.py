@@ -15,6 +15,9 @@ _HERE = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 _PLAIN = frozenset((int,))
 _INSIDE: dict[str, bool] = {}
 """Whether a file of code is ours or NumPy's: each value of a trace asks for the line it comes from."""
+_TOGETHER: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
+"""The shapes of numbers that were broadcast, and what came out."""
+_TOGETHER_MAX = 4096
 
 
 class TraceError(Error, TypeError):
@@ -48,7 +51,11 @@ def place() -> str:
 
 def instruction(depth: int) -> tuple[types.CodeType, int]:
     """The same, from a frame on, as what is had at once: a code and the place in it."""
-    frame = _outside(depth + 1)
+    frame = sys._getframe(depth + 1)
+    while _INSIDE.get(frame.f_code.co_filename) and frame.f_back is not None:
+        frame = frame.f_back
+    if frame.f_code.co_filename not in _INSIDE:
+        frame = _outside(depth + 1)
     return frame.f_code, frame.f_lasti
 
 
@@ -325,9 +332,18 @@ def plain(shape: Iterable[Extent]) -> bool:
 
 def broadcast(shapes: list[tuple[Extent, ...]], what: Any) -> tuple[Extent, ...]:
     """As NumPy's: extents of 1 are repeated, and missing ones in front are 1."""
-    first = max(shapes, key=len, default=())
-    if all([not shape or (shape == first and plain(shape)) for shape in shapes]):
-        return first
+    if not all(map(plain, shapes)):
+        return _broadcast(shapes, what)
+    key = tuple(shapes)
+    made = _TOGETHER.get(key)
+    if made is None:
+        if len(_TOGETHER) >= _TOGETHER_MAX:
+            _TOGETHER.clear()
+        made = _TOGETHER[key] = _broadcast(shapes, what)
+    return made
+
+
+def _broadcast(shapes: list[tuple[Extent, ...]], what: Any) -> tuple[Extent, ...]:
     rank = max((len(shape) for shape in shapes), default=0)
     made: list[Extent] = [1] * rank
     for shape in shapes:

@@ -29,7 +29,7 @@ def graph() -> Graph:
 
 def emit(operation: str, inputs: Sequence[Any], attributes: dict[str, Any], dtype: Any,
          shape: Iterable[Extent]) -> "Tracer":
-    return graph().many(operation, inputs, attributes, ((dtype, shape),))[0]
+    return graph().emit(operation, inputs, attributes, dtype, shape)
 
 
 def _refuse(what: str, instead: str) -> Callable[..., Any]:
@@ -40,7 +40,12 @@ def _refuse(what: str, instead: str) -> Callable[..., Any]:
 
 
 def _operator(function: Any, swapped: bool = False) -> Callable[..., Any]:
+    name = function.__name__
+
     def method(self: "Tracer", other: Any) -> Any:
+        if type(other) in _PLAIN:  # NumPy would hand it back to us
+            build = UFUNCS[name]
+            return build(function, other, self) if swapped else build(function, self, other)
         return function(other, self) if swapped else function(self, other)
     return method
 
@@ -55,7 +60,7 @@ class Tracer(Value):
     def __init__(self, graph: Graph, dtype: np.dtype, shape: Shape) -> None:
         self._graph, self.dtype, self.shape = graph, dtype, shape
         self.type = type_text(dtype, shape)
-        self._made_at = instruction(2)  # whoever calls this is the program
+        self._made_at = instruction(3)  # whoever calls this is the program, and its caller one of ours
 
     @property
     def origin(self) -> str:
@@ -182,6 +187,7 @@ for _name, _function in {"eq": np.equal, "ne": np.not_equal, "lt": np.less, "le"
 for _name, _function in {"neg": np.negative, "pos": np.positive, "abs": np.absolute, "invert": np.invert}.items():
     setattr(Tracer, f"__{_name}__", lambda self, function=_function: function(self))
 _graph.MAKE[0] = Tracer
+_PLAIN = frozenset((Tracer, int, float))
 
 
 # ---- values of one shape and type ----
@@ -238,15 +244,18 @@ def shape_of(shape: Any) -> Shape:
 
 def broadcast_to(array: Any, shape: Any) -> Tracer:
     x, shape = value(array), shape_of(shape)
-    if not x.shape and shape:
+    of, rank = x.shape, len(x.shape)
+    if not of and shape:
+        if plain(shape):
+            return graph().filled(x, shape)
         return emit("broadcast_in_dim", (x,), {"dims": []}, x.dtype, shape)
-    if len(shape) < x.ndim or broadcast([x.shape, shape], "broadcast_to") != shape:
-        raise ValueError(f"shape {texts(x.shape)} cannot be broadcast to {texts(shape)} ({place()})")
-    if x.shape == shape:
+    if len(shape) < rank or broadcast([of, shape], "broadcast_to") != shape:
+        raise ValueError(f"shape {texts(of)} cannot be broadcast to {texts(shape)} ({place()})")
+    if of == shape:
         return x
-    lead = len(shape) - x.ndim
-    kept = [d for d, n in enumerate(x.shape) if n == shape[lead + d]]
-    inner = x if len(kept) == x.ndim else emit("reshape", (x,), {}, x.dtype, tuple([x.shape[d] for d in kept]))
+    lead = len(shape) - rank
+    kept = [d for d, n in enumerate(of) if n == shape[lead + d]]
+    inner = x if len(kept) == rank else emit("reshape", (x,), {}, x.dtype, tuple([of[d] for d in kept]))
     return emit("broadcast_in_dim", (inner,), {"dims": [lead + d for d in kept]}, x.dtype, shape)
 
 
@@ -283,7 +292,7 @@ def elementwise(operation: str, attributes: dict[str, Any] | None = None, result
     """NumPy says which types operands are cast to, and what comes out."""
     def build(ufunc: Any, *inputs: Any) -> Tracer:
         loop = _loop(ufunc, *[x.dtype if type(x) is Tracer else kind_of(x) for x in inputs])
-        values = [value(x, loop[i]) for i, x in enumerate(inputs)]
+        values = [value(x, dtype) for x, dtype in zip(inputs, loop)]
         shape = broadcast([x.shape for x in values], f"numpy.{ufunc.__name__}")
         values = [x if x.shape == shape else broadcast_to(x, shape) for x in values]
         return emit(operation, values, dict(attributes or {}), result or loop[-1], shape)
@@ -323,10 +332,13 @@ REFUSED: dict[str, str] = {}
 
 # ---- reductions ----
 def axes_of(x: Tracer, axis: Any) -> tuple[int, ...]:
-    given = range(x.ndim) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
-    axes = tuple(operator.index(a) + (x.ndim if a < 0 else 0) for a in given)
-    if len(set(axes)) < len(axes) or any(not 0 <= a < x.ndim for a in axes):
-        raise ValueError(f"axis {axis} of {x.ndim} dimensions ({place()})")
+    rank = len(x.shape)
+    if type(axis) is int and -rank <= axis < rank:
+        return (axis + rank if axis < 0 else axis,)
+    given = range(rank) if axis is None else axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple(operator.index(a) + (rank if a < 0 else 0) for a in given)
+    if len(set(axes)) < len(axes) or any(not 0 <= a < rank for a in axes):
+        raise ValueError(f"axis {axis} of {rank} dimensions ({place()})")
     return tuple(sorted(axes))
 
 
@@ -335,12 +347,13 @@ def one_axis(x: Tracer, axis: int) -> int:
 
 
 def reduce(x: Tracer, reducer: str, axis: Any = None, keepdims: bool = False) -> Tracer:
-    axes = () if x.ndim == 0 and axis in (0, -1) else axes_of(x, axis)  # NumPy lets a number have that axis, too
-    if reducer in ("maximum", "minimum") and any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axes):
+    of = x.shape
+    axes = () if not of and axis in (0, -1) else axes_of(x, axis)  # NumPy lets a number have that axis, too
+    if reducer in ("maximum", "minimum") and any([isinstance(of[a], int) and of[a] == 0 for a in axes]):
         raise ValueError(f"the {reducer} of nothing ({place()})")
-    shape = tuple(n for d, n in enumerate(x.shape) if d not in axes)
+    shape = tuple([n for d, n in enumerate(of) if d not in axes])
     made = emit("reduce", (x,), {"dims": axes, "reducer": reducer}, x.dtype, shape) if axes else x
-    return reshape(made, tuple(1 if d in axes else n for d, n in enumerate(x.shape))) if keepdims else made
+    return reshape(made, tuple([1 if d in axes else n for d, n in enumerate(of)])) if keepdims else made
 
 
 def wide(x: Any, what: str, dtype: Any = None) -> Tracer:
@@ -416,18 +429,20 @@ def _filled(a: Tracer, shape: Shape) -> Shape:
 
 def transpose(a: Any, axes: Any = None) -> Tracer:
     a = value(a)
-    perm = list(range(a.ndim))[::-1] if axes is None else [operator.index(n) % max(a.ndim, 1) for n in axes]
-    if sorted(perm) != list(range(a.ndim)):
-        raise ValueError(f"axes {axes} of {a.ndim} dimensions ({place()})")
-    if perm == sorted(perm):
+    of = a.shape
+    same = list(range(len(of)))
+    perm = same[::-1] if axes is None else [operator.index(n) % max(len(of), 1) for n in axes]
+    if sorted(perm) != same:
+        raise ValueError(f"axes {axes} of {len(of)} dimensions ({place()})")
+    if perm == same:
         return a
-    return emit("transpose", (a,), {"perm": perm}, a.dtype, tuple(a.shape[p] for p in perm))
+    return emit("transpose", (a,), {"perm": perm}, a.dtype, tuple([of[p] for p in perm]))
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Tracer:
     a = value(a)
     i, j = one_axis(a, axis1), one_axis(a, axis2)
-    perm = list(range(a.ndim))
+    perm = list(range(len(a.shape)))
     perm[i], perm[j] = perm[j], perm[i]
     return transpose(a, perm)
 
