@@ -11,6 +11,7 @@
 #include "client/connection.h"
 #include "client/file.h"
 #include "client/job.h"
+#include "client/kept.h"
 #include "client/module_file.h"
 #include "client/runtime/pool.h"
 #include "client/spawn.h"
@@ -370,6 +371,21 @@ static bool find_weight(const void *self, sx_span name, sx_span *bytes)
     return weight != NULL;
 }
 
+/* A program of a module and of the weights of its source, whose file it may keep. */
+static sx_code open_made(sx_ctx *cx, sx_span module, sxc_source *source, bool weights,
+                         sxr_options *options, sxr_program **opened)
+{
+    sxr_source kept;
+    options->weight = weights ? find_weight : NULL;
+    options->weight_self = source->weights;
+    options->source = weights && sxc_kept_make(source, &kept) ? &kept : NULL;
+    sx_code code = sxr_open_bytes(cx, module, options, opened);
+    if (code != SX_OK && options->source != NULL) {
+        kept.close(kept.self);
+    }
+    return code;
+}
+
 /* The module file into `out`, which the caller finishes; with `open` a program of it, and its weights go to that. */
 static sx_code compile(sx_ctx *cx, const symplex_client *client, const symplex_program *program,
                        sx_buf *out, sxr_options *open, sxr_program **opened, symplex_compiled *info)
@@ -385,9 +401,7 @@ static sx_code compile(sx_ctx *cx, const symplex_client *client, const symplex_p
     sx_buf *first = weights && open == NULL ? &module : out;
     code = code == SX_OK ? sxc_compile(cx, &source, &request, &options, first, &made) : code;
     if (code == SX_OK && open != NULL) {
-        open->weight = weights ? find_weight : NULL;
-        open->weight_self = source.weights;
-        code = sxr_open_bytes(cx, sx_buf_span(out), open, opened);
+        code = open_made(cx, sx_buf_span(out), &source, weights, open, opened);
     } else if (code == SX_OK && weights) {
         code = sxc_attach_weights(cx, sx_buf_span(&module), source.weights, out);
     }
@@ -970,7 +984,8 @@ symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
     sx_module_check made = {.passed = 0};
     static const sxc_worker worker = {.program = NULL};
     sxc_call_begin(&cx);
-    sx_code code = check_bound(&cx, module);
+    sx_code code = sxr_weights_again(&cx, module->program);
+    code = code == SX_OK ? check_bound(&cx, module) : code;
     code = code == SX_OK ? sxc_check_here(&cx, module->program, &worker, &made) : code;
     if (check != NULL) {
         *check = (symplex_check){.passed = code == SX_OK,

@@ -264,6 +264,10 @@ SYMPLEX_API symplex_code symplex_module_open_file(const char *path, uint32_t thr
                                                   symplex_module **module, symplex_error *error);
 /* symplex_compile and symplex_module_open in one: the same module, without a file of it in between. Weights of an ONNX
  * model are copied once, from where they lie to the module; the model may be changed afterwards. `info` may be NULL.
+ * Where a model in a file has one variant, with values for all dimensions, the work on weights is done by this call,
+ * and weights that nothing else reads are not copied. The file stays open. If that work has to be done again, as
+ * another weight was bound that it reads, or the module is checked, they are read from there; if it was changed, that
+ * run or check is SYMPLEX_INPUT, and binding all weights helps.
  *   errors   those of the two; on failure *module is NULL */
 SYMPLEX_API symplex_code symplex_compile_open(symplex_client *client,
                                               const symplex_program *program, uint32_t threads,
@@ -411,8 +415,10 @@ typedef struct {
     /* Name of the kernel, "..." at the end where it is cut; empty for what is no kernel. */
     char kernel[128];
     const char *kind; /* of the kernel, or "copy", "loop", ...; static storage */
-    int once;         /* 1: work on weights alone, which the first run after they were bound does */
-    double flops;     /* of a kernel, as are the next three; else 0 */
+    /* 1: work on weights alone, which the first run after they were bound does, or symplex_compile_open, whose time
+     * counts for the first run. */
+    int once;
+    double flops; /* of a kernel, as are the next three; else 0 */
     double bytes;
     double estimate_ns; /* by the compiler's model of the target */
     double floor_ns;    /* roofline floor */

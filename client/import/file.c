@@ -16,6 +16,8 @@
 typedef struct {
     char *location; /* relative path as the model writes it; NULL for the model */
     sx_span bytes;
+    int fd;             /* open for it */
+    struct stat status; /* when it was mapped */
 } mapping;
 struct sx_onnx_file {
     char *folder; /* of the model, with '/' at its end, or empty */
@@ -23,40 +25,44 @@ struct sx_onnx_file {
     uint32_t count;
 };
 
-/* Maps what `fd` is open for, and closes it; -1 is what errno says. */
-static sx_code map_open(sx_ctx *cx, const char *path, int fd, sx_span *bytes)
+/* Maps what `fd` is open for, which stays so, unless this fails; -1 is what errno says. */
+static sx_code map_open(sx_ctx *cx, const char *path, int fd, mapping *made)
 {
-    *bytes = (sx_span){NULL, 0};
+    *made = (mapping){.fd = fd};
     if (fd < 0) {
         return SX_FAIL(cx, errno == ENOENT ? SX_ABSENT : SX_SYSTEM, "%s: %s", path,
                        strerror(errno));
     }
-    struct stat status;
     sx_code code = SX_OK;
-    if (fstat(fd, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 0) {
+    if (fstat(fd, &made->status) != 0 || !S_ISREG(made->status.st_mode) ||
+        made->status.st_size < 0) {
         code = SX_FAIL(cx, SX_INPUT, "%s: not a regular file", path);
-    } else if (status.st_size > 0) {
-        size_t size = (size_t)status.st_size;
+    } else if (made->status.st_size > 0) {
+        size_t size = (size_t)made->status.st_size;
         void *memory = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
         if (memory == MAP_FAILED) {
             code = SX_FAIL(cx, SX_SYSTEM, "%s: mmap of %zu bytes: %s", path, size, strerror(errno));
         } else {
-            *bytes = (sx_span){memory, size};
+            made->bytes = (sx_span){memory, size};
         }
     }
-    (void)close(fd);
+    if (code != SX_OK) {
+        (void)close(fd);
+    }
     return code;
 }
 
-static void unmap(sx_span bytes)
+static void unmap(mapping *made)
 {
-    if (bytes.len > 0) {
+    if (made->bytes.len > 0) {
         union {
             const uint8_t *from;
             void *to;
-        } pointer = {.from = bytes.ptr};
-        (void)munmap(pointer.to, bytes.len);
+        } pointer = {.from = made->bytes.ptr};
+        (void)munmap(pointer.to, made->bytes.len);
     }
+    (void)close(made->fd);
+    free(made->location);
 }
 
 void sx_onnx_file_close(sx_onnx_file *file)
@@ -65,8 +71,7 @@ void sx_onnx_file_close(sx_onnx_file *file)
         return;
     }
     for (uint32_t k = 0; k < file->count; k++) {
-        unmap(file->file[k].bytes);
-        free(file->file[k].location);
+        unmap(&file->file[k]);
     }
     free(file->folder);
     free(file);
@@ -74,8 +79,8 @@ void sx_onnx_file_close(sx_onnx_file *file)
 
 sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path)
 {
-    sx_span bytes;
-    if (map_open(cx, path, open(path, OPEN_FLAGS), &bytes) != SX_OK) {
+    mapping model;
+    if (map_open(cx, path, open(path, OPEN_FLAGS), &model) != SX_OK) {
         return NULL;
     }
     sx_onnx_file *file = calloc(1, sizeof(*file));
@@ -85,11 +90,11 @@ sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path)
         (void)SX_FAIL(cx, SX_NOMEM, "%s: out of memory", path);
         free(folder);
         free(file);
-        unmap(bytes);
+        unmap(&model);
         return NULL;
     }
     file->folder = folder;
-    file->file[file->count++] = (mapping){.bytes = bytes};
+    file->file[file->count++] = model;
     return file;
 }
 
@@ -154,13 +159,16 @@ static sx_code find_external(void *self, sx_ctx *cx, sx_span location, sx_span *
         return SX_FAIL(cx, SX_NOMEM, "external data: out of memory");
     }
     int fd = open_below(cx, file->folder, name);
-    sx_code code = fd < 0 ? cx->error.code : map_open(cx, name, fd, bytes);
-    if (code == SX_OK) {
-        file->file[file->count++] = (mapping){name, *bytes};
-        name = NULL;
+    mapping made;
+    sx_code code = fd < 0 ? cx->error.code : map_open(cx, name, fd, &made);
+    if (code != SX_OK) {
+        free(name);
+        return code;
     }
-    free(name);
-    return code;
+    made.location = name;
+    file->file[file->count++] = made;
+    *bytes = made.bytes;
+    return SX_OK;
 }
 
 sx_code sx_onnx_file_import(sx_ctx *cx, sx_onnx_file *file, const sx_onnx_options *options,
@@ -174,4 +182,31 @@ sx_code sx_onnx_file_import(sx_ctx *cx, sx_onnx_file *file, const sx_onnx_option
     with.external = find_external;
     with.external_self = file;
     return sx_onnx_import(cx, file->file[0].bytes, &with, graph, weights);
+}
+
+bool sx_onnx_file_has(const sx_onnx_file *file, sx_span bytes)
+{
+    bool has = false;
+    SX_ASSERT(file != NULL);
+    for (uint32_t k = 0; k < file->count; k++) {
+        sx_span all = file->file[k].bytes;
+        has = has || (all.len > 0 && bytes.ptr >= all.ptr && bytes.ptr < all.ptr + all.len);
+    }
+    return has;
+}
+
+sx_code sx_onnx_file_check(sx_ctx *cx, const sx_onnx_file *file)
+{
+    struct stat now;
+    SX_ASSERT(file != NULL && file->count > 0);
+    for (uint32_t k = 0; k < file->count; k++) {
+        const mapping *of = &file->file[k];
+        if (fstat(of->fd, &now) != 0 || now.st_size != of->status.st_size ||
+            now.st_mtim.tv_sec != of->status.st_mtim.tv_sec ||
+            now.st_mtim.tv_nsec != of->status.st_mtim.tv_nsec) {
+            return SX_FAIL(cx, SX_INPUT, "%s: it was changed since it was read",
+                           of->location != NULL ? of->location : "the file of the model");
+        }
+    }
+    return SX_OK;
 }

@@ -79,4 +79,9 @@ sx_onnx_file *sx_onnx_file_open(sx_ctx *cx, const char *path) SX_GIVE(sx_onnx_fi
  * symbolic links on the way; options->external is not used. */
 sx_code sx_onnx_file_import(sx_ctx *cx, sx_onnx_file *file, const sx_onnx_options *options,
                             sx_graph **graph, sx_weights **weights);
+/* Do these bytes lie in what was mapped? */
+bool sx_onnx_file_has(const sx_onnx_file *file, sx_span bytes);
+/* What was mapped is still as it was, by the sizes and times of the files, whatever their names are now.
+ *   errors   SX_INPUT one was changed: its bytes must not be read again, some may be gone */
+sx_code sx_onnx_file_check(sx_ctx *cx, const sx_onnx_file *file);
 #endif

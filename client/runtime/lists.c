@@ -1,4 +1,5 @@
 /* lists.c - runs the launches of a variant, loops among them, in the way of the program. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "client/runtime/device.h"
@@ -198,6 +199,7 @@ static sx_code run_prologue_once(sx_ctx *cx, sxr_program *program, uint64_t *lau
 {
     bool *done = &program->prologue_done[program->variant];
     if (!*done) {
+        SX_TRY(sxr_weights_again(cx, program));
         SX_TRY(run_launches(cx, program, 1, launch_ns));
         *done = true;
     }
@@ -213,6 +215,29 @@ static void touch_memory(sxr_program *program)
         sxr_pages_touch(program->memory + huge, size > huge ? size - huge : 0);
     }
     program->touched = true;
+}
+
+sx_code sxr_run_opening(sx_ctx *cx, sxr_program *program)
+{
+    size_t count = (size_t)program->module.launch_count;
+    program->opening_ns = calloc(count + 1, sizeof(*program->opening_ns));
+    if (program->opening_ns == NULL) {
+        return SX_FAIL(cx, SX_NOMEM, "no memory for %zu launches", count);
+    }
+    touch_memory(program);
+    SX_TRY(run_prologue_once(cx, program, program->opening_ns));
+    program->as_opened = true;
+    return SX_OK;
+}
+
+/* What opening has done counts for the first run; NULL: nobody asks. */
+static void tell_opening(sxr_program *program, uint64_t *launch_ns)
+{
+    for (uint64_t i = 0; launch_ns != NULL && i < program->module.launch_count; i++) {
+        launch_ns[i] = program->as_opened ? program->opening_ns[i] : 0;
+    }
+    free(program->opening_ns);
+    program->opening_ns = NULL;
 }
 
 /* The prologue where it has not run for these weights, then the rest. */
@@ -240,6 +265,9 @@ static sx_code run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
     SX_TRY(check_bound(cx, program, false));
     const sx_module_variant *variant = &module->variant[program->variant];
     bool done = program->prologue_done[program->variant];
+    if (program->opening_ns != NULL) {
+        tell_opening(program, launch_ns);
+    }
     for (uint32_t i = 0; launch_ns != NULL && i < variant->launch_count; i++) {
         uint32_t index = variant->launch_first + i;
         launch_ns[index] = done && module->launch[index].prologue != 0 ? launch_ns[index] : 0;

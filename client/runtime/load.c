@@ -182,9 +182,10 @@ static void place_all(sxr_program *program)
         if (base == NULL && tensor->place == SX_TENSOR_STATE && tensor->size == 0) {
             base = (uint8_t *)program; /* nothing is read or written there */
         }
-        program->tensor[i] = base == NULL ? program->weight[i] : base + tensor->offset;
+        program->tensor[i] = base == NULL ? NULL : base + tensor->offset;
         program->aliased = program->aliased || tensor->alias != SX_MODULE_NONE;
     }
+    sxr_place_weights(program);
 }
 
 /* An array of the program with an element for each record of a table; never of 0 bytes. */
@@ -379,8 +380,8 @@ static sx_code finish_open(sx_ctx *cx, sxr_program *program, const sxr_options *
         SX_TRY(map_code(cx, program));
     }
     SX_TRY(sxr_pool_new(cx, sxr_pool_usable(options->threads), &program->pool));
-    SX_TRY(sxr_take_weights(cx, program, options));
-    return make_own(cx, program);
+    SX_TRY(make_own(cx, program));
+    return sxr_take_weights(cx, program, options);
 }
 
 /* ---- opening ---- */
@@ -449,6 +450,21 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
                          : open_mapping(cx, mapping, (size_t)status.st_size, options, program);
 }
 
+/* What opening has made of weights that nobody has in memory any more; no run changes it. */
+static void copy_opening(const sxr_program *from, sxr_program *to)
+{
+    const sx_module_info *info = from->module.info;
+    if (from->as_opened && info->persistent_bytes > 0) {
+        uint64_t at = whole_pages(info->arena_bytes);
+        sxr_pages_touch(to->memory + at, (size_t)info->persistent_bytes);
+        memcpy(to->memory + at, from->memory + at, (size_t)info->persistent_bytes);
+    }
+    if (from->as_opened) {
+        SX_ASSERT(from->variant == to->variant);
+        to->prologue_done[to->variant] = to->as_opened = true;
+    }
+}
+
 sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another)
 {
     sxr_program *made = calloc(1, sizeof(*made));
@@ -461,8 +477,6 @@ sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another)
     made->code = program->code;
     made->code_size = program->code_size;
     made->weights = program->weights;
-    made->weights_size = program->weights_size;
-    made->weight = program->weight;
     made->pool = program->pool;
     made->users = program->users;
     atomic_fetch_add(made->users, 1);
@@ -477,6 +491,7 @@ sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another)
         sxr_close(made);
         return code;
     }
+    copy_opening(program, made);
     *another = made;
     return SX_OK;
 }
@@ -492,8 +507,7 @@ static void close_shared(sxr_program *program)
         (void)munmap(program->code, program->code_size);
     }
     (void)munmap(program->file, program->file_size);
-    sxr_pages_free(program->weights, program->weights_size);
-    free(program->weight);
+    sxr_weights_free(program->weights);
     free(program->users);
 }
 
@@ -518,5 +532,6 @@ void sxr_close(sxr_program *program)
     free(program->number);
     free(program->rounds);
     free(program->habit);
+    free(program->opening_ns);
     free(program);
 }

@@ -30,11 +30,12 @@ struct sxr_program {
     /* The section CODE, as a mapping that can be executed. */
     uint8_t *code;
     size_t code_size;
-    /* Weights that came with the options of opening, one after the other; [tensor_count] where each begins, NULL for
-     * all other tensors. */
-    uint8_t *weights;
-    size_t weights_size;
-    uint8_t **weight;
+    /* Weights that came with the options of opening; NULL: none did. */
+    struct sxr_weights *weights;
+    /* What is made of weights alone is still as opening has made it, of those that came then. */
+    bool as_opened;
+    /* [launch_count] how long that took, until a run has told it; else NULL. */
+    uint64_t *opening_ns;
     /* One mapping for temporaries, persistent tensors, state and workspaces. */
     uint8_t *memory;
     size_t memory_size;
@@ -100,8 +101,15 @@ struct sxr_program {
     uint64_t round;
 };
 
-/* weights.c: copies what the options have for weights that the file does not carry. */
+/* weights.c: takes what the options have for weights that the file does not carry, and the source. */
 sx_code sxr_take_weights(sx_ctx *cx, sxr_program *program, const sxr_options *options);
+/* Where those are that have memory, for a program that shares them. */
+void sxr_place_weights(sxr_program *program);
+/* The tensor is a weight that was left where it comes from. */
+bool sxr_weight_is_left(const sxr_program *program, uint32_t tensor);
+void sxr_weights_free(SX_TAKE struct sxr_weights *weights);
+/* lists.c: what is made of weights alone, before the first run; fills as_opened and opening_ns. */
+sx_code sxr_run_opening(sx_ctx *cx, sxr_program *program);
 /* remember.c: what sxr_remember copied is given up. */
 void sxr_forget(sxr_program *program);
 

@@ -75,6 +75,7 @@ static void forget_prologues(sxr_program *program)
     if (module->variant_count > 0) {
         memset(program->prologue_done, 0, (size_t)module->variant_count * sizeof(bool));
         memset(program->made, 0, (size_t)module->tensor_count * sizeof(bool));
+        program->as_opened = false;
     }
 }
 
@@ -165,7 +166,7 @@ bool sxr_packed(const sxr_program *program, uint32_t tensor)
 bool sxr_bound(const sxr_program *program, uint32_t tensor)
 {
     SX_ASSERT(tensor < program->module.tensor_count);
-    return program->tensor[tensor] != NULL ||
+    return program->tensor[tensor] != NULL || sxr_weight_is_left(program, tensor) ||
            (program->device != NULL && sxr_device_has(program, tensor));
 }
 

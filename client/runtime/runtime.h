@@ -13,6 +13,13 @@
 
 typedef struct sxr_program sxr_program;
 struct sxr_communicator; /* ranks.h */
+/* Where weights come from that may be had again as long as it is open. */
+typedef struct {
+    /* The bytes of the weight `name`, the same as when the module was opened.  errors  SX_INPUT they were changed */
+    sx_code (*again)(void *self, sx_ctx *cx, sx_span name, sx_span *bytes);
+    void (*close)(void *self);
+    void *self;
+} sxr_source;
 typedef struct {
     /* How many threads run the points of a grid; 0: as many as the process may use. */
     uint32_t threads;
@@ -25,6 +32,11 @@ typedef struct {
      * The program copies them, so that it is as if the file carried them. NULL: no weight has any. */
     bool (*weight)(const void *self, sx_span name, sx_span *bytes);
     const void *weight_self;
+    /* The same weights for later; NULL: there is none. A module for the processor with one variant, whose symbols have
+     * values, then does its work on weights when it is opened, and those that nothing else reads are not copied: they
+     * are read again where they are needed again, as another weight was bound that this work reads, too. The program
+     * has the source once it is open, and closes it. */
+    const sxr_source *source;
     /* The machines that a module may be for. NULL: those of core/target; tests know others. */
     const sx_machines *machines;
 } sxr_options;
@@ -119,7 +131,8 @@ bool sxr_packed(const sxr_program *program, uint32_t tensor);
  * input binds such an output; bound by itself it must be the same memory. */
 uint32_t sxr_alias(const sxr_program *program, uint32_t output);
 
-/* Where tensor `index` lies (bound or owned memory); NULL if it is not bound, or on a GPU alone. Contents of
+/* Where tensor `index` lies (bound or owned memory); NULL if it is not bound, or on a GPU alone, or a weight that was
+ * left where it comes from (sxr_weights_again). Contents of
  * temporaries are those of the last launch that wrote there. */
 void *sxr_memory(const sxr_program *program, uint32_t tensor);
 
@@ -133,6 +146,10 @@ sx_code sxr_state_read(sx_ctx *cx, const sxr_program *program, uint32_t tensor, 
                        uint64_t size);
 sx_code sxr_state_write(sx_ctx *cx, sxr_program *program, uint32_t tensor, const void *memory,
                         uint64_t size);
+
+/* Weights that were left where they come from (sxr_options.source) are in memory again.  errors  SX_INPUT they were
+ * changed there; SX_NOMEM */
+sx_code sxr_weights_again(sx_ctx *cx, sxr_program *program);
 
 /* Copies what runs overwrite, state and inputs in whose memory outputs lie, as it is now: for whoever compares the next
  * run with the program. What was copied before is given up. Inputs that lie on a GPU alone are left out. */

@@ -197,7 +197,9 @@ static PyObject *share(PyObject *object, PyObject *ignored)
         symplex_error error;
         symplex_code code;
         Py_BEGIN_ALLOW_THREADS;
+        (void)pthread_mutex_lock(&from->lock); /* no weight is bound meanwhile */
         code = symplex_module_share(from->module, &self->module, &error);
+        (void)pthread_mutex_unlock(&from->lock);
         Py_END_ALLOW_THREADS;
         if (!list_all(self, code, &error)) {
             Py_CLEAR(made);
