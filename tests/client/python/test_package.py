@@ -206,6 +206,25 @@ def test_weights_are_bound_and_kept():
     fails(TypeError, "a tuple of the", without._holds, (x,), True)
 
 
+def test_a_model_may_change_after_it_was_compiled():
+    """Its weights are in the module, or are read again from the file as long as that is as it was."""
+    x, other = numbers(64, 784), numbers(512, 784)[::-1].copy()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder, "mlp.onnx")
+        path.write_bytes(pathlib.Path(MLP).read_bytes())
+        whole = symplex.compile_onnx(path.read_bytes(), dims={"batch": 64}, threads=1)  # of bytes all is copied
+        kept, changed = (symplex.compile_onnx(path, dims={"batch": 64}, threads=1) for _ in range(2))
+        want, name = whole(x), next(t.name for t in whole.weights if t.shape == other.shape)
+        path.rename(path.with_suffix(".old"))
+        kept.bind_weight(name, other)
+        whole.bind_weight(name, other)
+        assert np.array_equal(kept(x), whole(x)) and not np.array_equal(kept(x), want)
+        path.with_suffix(".old").write_bytes(b"")
+        assert np.array_equal(changed(x), want) and np.array_equal(kept.share()(x), want)
+        changed.bind_weight(name, other)
+        fails(symplex.InputError, "was changed since it was read", changed, x)
+
+
 def test_handles_have_weights_of_their_own():
     text = """sx 1
 graph "layer" {
