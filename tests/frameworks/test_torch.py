@@ -507,6 +507,25 @@ def test_dynamic():
            dynamic=True)
 
 
+def test_attention_with_fewer_heads_of_keys():
+    """Strict: nothing of it, nor of its gradient, is left to PyTorch. Sums of at most 8 products of order one."""
+    torch.manual_seed(SEED)
+
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
+
+    for kv in (1, 2):
+        given = [torch.randn(2, n, 6, 8) for n in (4, kv, kv)]
+        ours, theirs = ([x.clone().requires_grad_() for x in given] for _ in range(2))
+        weight = torch.randn(2, 4, 6, 8)
+        (compiled(function)(*ours) * weight).sum().backward()
+        (function(*theirs) * weight).sum().backward()
+        for a, b in zip(ours, theirs):
+            assert torch.allclose(a.grad, b.grad, atol=1e-5), kv
+        with torch.no_grad():
+            assert torch.allclose(compiled(function)(*given), function(*given), atol=1e-5), kv
+
+
 def test_fractions_of_extents():
     """A scale that is the quotient of two extents is no whole number."""
     with Counted() as count:

@@ -78,7 +78,43 @@ def test_opcheck():
     torch.library.opcheck(ops.attention, (leaf(2, 5, 8), leaf(2, 6, 8), leaf(2, 6, 8), None, False, 0.25))
     q, k, v = leaf(2, 5, 8), leaf(2, 5, 8), leaf(2, 5, 8)
     torch.library.opcheck(ops.attention, (q, k, v, torch.zeros(5, 5), True, 1.0))
+    for heads, own in ((6, 3), (6, 1)):
+        torch.library.opcheck(ops.attention, (leaf(2, heads, 5, 8), leaf(2, own, 6, 8), leaf(2, own, 6, 8), None, False,
+                                              0.25))
     torch.library.opcheck(ops.conv2d, (leaf(2, 4, 7, 6), leaf(6, 4, 3, 3), leaf(6), [1, 2], [1, 1], [1, 1], 1))
+
+
+def test_heads_that_do_not_divide():
+    """Of tensors, and of those that only have a shape: refused in PyTorch's words, whichever is asked."""
+    def refusal(function, *args):
+        try:
+            function(*args)
+        except RuntimeError as error:
+            return str(error)
+        raise AssertionError(f"{[list(x.shape) for x in args]} were taken")
+
+    def ours(q, k, v):
+        return st.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    def theirs(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    for heads, own in ((5, 6), (4, 3), (2, 4)):
+        for lead in ((2,), ()):
+            given = [torch.randn(*lead, n, 3, 8) for n in (heads, own, own)]
+            want = refusal(theirs, *given)
+            assert refusal(ours, *given) == want
+            assert refusal(ours, *(x.to("meta") for x in given)) == want
+            torch._dynamo.reset()
+            for function in (ours, theirs):
+                compiled = torch.compile(function, backend="symplex", fullgraph=True)
+                assert want in refusal(compiled, *given)
+    try:
+        st.scaled_dot_product_attention(*(torch.randn(2, n, 3, 8) for n in (4, 2, 2)))
+    except ValueError as error:
+        assert "[2, 4, 3, 8]" in str(error) and "[2, 2, 3, 8]" in str(error)
+    else:
+        raise AssertionError("fewer heads of keys were taken without enable_gqa")
 
 
 def test_rows_do_not_see_the_batch():

@@ -135,9 +135,21 @@ def _handler(name: str) -> Callable[..., Any]:
     return HANDLERS[name]
 
 
+def _check_attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> None:
+    """Of tensors and of those that only have a shape; PyTorch says it of heads in these words."""
+    if min(q.dim(), k.dim(), v.dim()) >= 3 and q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
+        if any(x.shape[-3] == 0 or q.shape[-3] % x.shape[-3] for x in (k, v)):
+            raise RuntimeError("Number of heads in key and value must divide the number of heads in query")
+    elif q.shape[:-2] != k.shape[:-2] or q.shape[:-2] != v.shape[:-2]:
+        raise RuntimeError(f"symplex::attention: queries {list(q.shape)}, keys {list(k.shape)} and values "
+                           f"{list(v.shape)} differ before the last three dimensions")
+
+
 @torch.library.custom_op("symplex::attention", mutates_args=())
 def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool,
                scale: float) -> torch.Tensor:
+    _check_attention(q, k, v)
+
     def body(e: Emitter, x: list[Value]) -> list[Value]:
         out = [Type(x[0].dtype, (*x[0].shape[:-1], x[2].shape[-1]))]
         return _handler("_scaled_dot_product_flash_attention_for_cpu")(
@@ -150,6 +162,7 @@ def _attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Te
 @_attention.register_fake
 def _(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, mask: torch.Tensor | None, causal: bool,
       scale: float) -> torch.Tensor:
+    _check_attention(q, k, v)
     return q.new_empty((*q.shape[:-1], v.shape[-1]))
 
 
@@ -200,14 +213,11 @@ def scaled_dot_product_attention(query: torch.Tensor, key: torch.Tensor, value: 
         raise NotImplementedError("symplex.torch.scaled_dot_product_attention: dropout_p is not 0")
     if attn_mask is not None and attn_mask.requires_grad:
         raise NotImplementedError("symplex.torch.scaled_dot_product_attention: a mask that requires a slope")
-    if enable_gqa:
-        times = query.shape[-3] // key.shape[-3]
-        key, value = key.repeat_interleave(times, -3), value.repeat_interleave(times, -3)
     if attn_mask is not None:
         if attn_mask.dtype == torch.bool:
             attn_mask = torch.zeros_like(attn_mask, dtype=query.dtype).masked_fill(~attn_mask, -math.inf)
         attn_mask = attn_mask.to(query.dtype)
-    if query.shape[:-2] != key.shape[:-2] or key.shape[:-2] != value.shape[:-2]:
+    if not enable_gqa and (query.shape[:-2] != key.shape[:-2] or key.shape[:-2] != value.shape[:-2]):
         raise ValueError(f"symplex.torch.scaled_dot_product_attention: queries {list(query.shape)}, keys "
                          f"{list(key.shape)} and values {list(value.shape)} differ before the last two dimensions")
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)

@@ -323,6 +323,28 @@ def _scores(e: Emitter, q: Value, k: Value, scale: float, mask: Value | None) ->
     return made if mask is None else e.like("add", made, mask)
 
 
+def _for_heads_of(e: Emitter, q: Value, x: Value) -> Value:
+    """Keys or values [.., heads, rows, width] of as many heads as there are of queries: each serves several, side by
+    side (`enable_gqa`)."""
+    if q.shape[:-2] == x.shape[:-2]:
+        return x
+    lead, heads, own = x.shape[:-3], q.shape[-3], x.shape[-3]
+    if not isinstance(heads, int) or not isinstance(own, int) or own == 0 or heads % own:
+        raise Unsupported(f"{heads} heads of queries for {own} of keys or values")
+    k = len(lead)
+    spread = e.broadcast(x, (*lead, own, heads // own, *x.shape[-2:]), [*range(k + 1), k + 2, k + 3])
+    return e.reshape(spread, (*lead, heads, *x.shape[-2:]))
+
+
+def _of_own_heads(e: Emitter, slope: Value, x: Value) -> Value:
+    """The other way: the sum over the queries that each head of x served."""
+    if slope.shape[:-2] == x.shape[:-2]:
+        return slope
+    lead, own = x.shape[:-3], x.shape[-3]
+    apart = e.reshape(slope, (*lead, own, slope.shape[-3] // own, *slope.shape[-2:]))
+    return e.reduce(apart, [len(lead) + 1], "add")
+
+
 @handles("_scaled_dot_product_flash_attention_for_cpu")
 def _attention(e: Emitter, out: list[Type], q: Value, k: Value, v: Value, dropout_p: float = 0, is_causal: bool = False,
                *, attn_mask: Value | None = None, scale: float | None = None,
@@ -330,7 +352,7 @@ def _attention(e: Emitter, out: list[Type], q: Value, k: Value, v: Value, dropou
     if dropout_p:
         raise Unsupported("dropout")
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
-    q, k, v = widened(e, q), widened(e, k), widened(e, v)
+    q, k, v = widened(e, q), widened(e, _for_heads_of(e, q, k)), widened(e, _for_heads_of(e, q, v))
     mask = _mask_of(e, q, k, is_causal, attn_mask)
     operands = (q, k, v) if mask is None else (q, k, v, mask)
     made = e.emit("attention", operands, f"scale = {scale!r}", q.dtype, out[0].shape)
@@ -351,6 +373,8 @@ def _attention_backward(e: Emitter, out: list[Type], slope: Value, q: Value, k: 
                         scale: float | None = None) -> list[Value]:
     """With weights p = e^(scores - their logarithm of sums): dv = p^T do, ds = p (do v^T - row sums of do o)."""
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    own = k, v
+    k, v = _for_heads_of(e, q, k), _for_heads_of(e, q, v)
     slope, q, k, v, result = (widened(e, x) for x in (slope, q, k, v, result))
     scores = _scores(e, q, k, scale, _mask_of(e, q, k, is_causal, attn_mask))
     batch = len(q.shape) - 2
@@ -359,6 +383,7 @@ def _attention_backward(e: Emitter, out: list[Type], slope: Value, q: Value, k: 
     rows = e.reduce(e.like("multiply", slope, result), [batch + 1], "add", True)
     apart = e.like("subtract", e.dot(slope, v, [batch + 1], [batch + 1], batch), e.broadcast(rows, scores.shape))
     of_scores = e.with_number("multiply", e.like("multiply", weights, apart), scale)
-    made = (e.dot(of_scores, k, [batch + 1], [batch], batch), e.dot(of_scores, q, [batch], [batch], batch),
-            e.dot(weights, slope, [batch], [batch], batch))
+    made = (e.dot(of_scores, k, [batch + 1], [batch], batch),
+            _of_own_heads(e, e.dot(of_scores, q, [batch], [batch], batch), own[0]),
+            _of_own_heads(e, e.dot(weights, slope, [batch], [batch], batch), own[1]))
     return [e.convert(x, t.dtype) for x, t in zip(made, out)]
