@@ -62,8 +62,45 @@ def _distances_backward(slope: torch.Tensor, x: torch.Tensor, y: torch.Tensor, p
     return (share.unsqueeze(-1) * apart).sum(-2)
 
 
+# Operators on lists of tensors, as optimizers have them, whose name with one tensor is another one.
+_ALONE = {"norm": "linalg_vector_norm", "maximum.Scalar": "clamp_min", "maximum.ScalarList": "clamp_min",
+          "minimum.Scalar": "clamp_max", "minimum.ScalarList": "clamp_max", "zero": "zeros_like"}
+
+
+def _for_each(overload: torch._ops.OpOverload) -> Callable[..., Any] | None:
+    """An operator on lists of tensors, one tensor after the other; None where no operator on one is known."""
+    name = overload._schema.name.split("::")[1].removeprefix("_foreach_")
+    alone = getattr(_aten, _ALONE.get(f"{name}.{overload._overloadname}") or _ALONE.get(name) or name, None)
+    arguments = {a.name: isinstance(a.type, torch.ListType) for a in overload._schema.arguments}
+    if alone is None or arguments.get("scalars") is False:  # numbers that are elements of a tensor
+        return None
+    by_name = {"alpha": "alpha", "value": "value", "dtype": "dtype", "memory_format": "memory_format"}
+    if name in ("addcmul", "addcdiv"):
+        by_name["scalars"] = "value"
+
+    def decomposed(*given: Any, **words: Any) -> list[torch.Tensor]:
+        named = {**dict(zip(arguments, given)), **words}
+
+        def one(i: int) -> torch.Tensor:
+            mine = {n: v[i] if arguments[n] else v for n, v in named.items()}
+            keywords = {by_name[n]: mine.pop(n) for n in list(mine) if n in by_name}
+            return alone(*mine.values(), **keywords)
+        return [one(i) for i in range(len(next(v for n, v in named.items() if arguments[n])))]
+    return decomposed
+
+
+def _lists() -> dict[Any, Callable[..., Any]]:
+    made = {}
+    for schema in torch._C._jit_get_all_schemas():
+        if schema.name.startswith("aten::_foreach_") and schema.returns and not schema.is_mutable:
+            overload = getattr(getattr(_aten, schema.name.split("::")[1]), schema.overload_name or "default")
+            made[overload] = _for_each(overload)
+    return {overload: function for overload, function in made.items() if function is not None}
+
+
 COMPOSITES: dict[Any, Callable[..., Any]] = {
     _aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     _aten._cdist_forward.default: _distances,
     _aten._cdist_backward.default: _distances_backward,
+    **_lists(),
 }

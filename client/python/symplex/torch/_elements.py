@@ -365,6 +365,14 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
 
 
 # ---- of three ----
+@handles("fma")
+def _fma(e: Emitter, out: Type, a: Operand, b: Operand, c: Operand) -> Value:
+    """a b + c, the product rounded, too, as PyTorch does where it runs this operator itself."""
+    dtype = wide(out.dtype)
+    a, b, c = (operand(e, x, dtype, out.shape) for x in (a, b, c))
+    return e.convert(e.like("add", e.like("multiply", a, b), c), out.dtype)
+
+
 @handles("where")
 def _where(e: Emitter, out: Type, which: Value, a: Operand, b: Operand) -> Value:
     return e.select(operand(e, which, "bool", out.shape), operand(e, a, out.dtype, out.shape),
