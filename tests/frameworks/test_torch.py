@@ -379,6 +379,11 @@ def test_gradients():
             (lambda x: F.max_pool2d(x, 3, 2, 1), whole(2, 3, 7, 8)),
             (lambda x: F.max_pool2d(x, 2, ceil_mode=True), whole(2, 3, 7, 9)),
             (lambda x: F.avg_pool2d(x, 2, 2) * 4, whole(2, 3, 6, 8)),
+            (lambda x: F.max_pool2d(x, 9, 2, 4), whole(2, 3, 11, 12)),  # many are equal: the first one has the slope
+            (lambda x: F.max_pool2d(x, (11, 7), 3, ceil_mode=True), whole(2, 3, 19, 12)),
+            (lambda x: F.max_pool3d(x, (2, 5, 7), 2, (1, 2, 3)), whole(2, 3, 4, 6, 9)),
+            (lambda x: F.avg_pool2d(x, 16, 3, 4) * 256, whole(2, 3, 18, 17)),
+            (lambda x: F.adaptive_max_pool2d(x, (3, 5)), whole(2, 3, 7, 8)),
             (lambda x: F.embedding(torch.tensor([[0, 2, 2], [4, 0, 2]]), x, padding_idx=0), whole(5, 3)),
             (lambda x: x[torch.tensor([0, 2, 2]), :, torch.tensor([1, 1, -1])], whole(3, 2, 4)),
             (lambda x: x.gather(1, torch.tensor([[0, 0], [2, 1]])), whole(2, 3)),
@@ -413,6 +418,10 @@ def test_nan():
                       F.relu(x), x.sum(1), torch.isnan(x), x == x, F.hardtanh(x), torch.sign(x), x.nan_to_num(3),
                       x.sort(1).values), x)
     agrees(lambda x: F.max_pool2d(x, 2), torch.tensor([[[[nan, 1.0], [2.0, 3.0]]]]))
+    x = torch.full((1, 1, 9, 9), -inf)
+    x[0, 0, 2, 3] = x[0, 0, 5, 1] = nan
+    agrees(lambda x: (*F.max_pool2d(x, 9, 1, 4, return_indices=True), *F.adaptive_max_pool2d(
+        x, 4, return_indices=True), *F.max_pool2d(x, 3, 1, 1, return_indices=True)), x)
 
 
 def test_rows_do_not_see_the_batch():

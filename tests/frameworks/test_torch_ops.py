@@ -31,33 +31,42 @@ import symplex.torch  # noqa: E402
 # each are tried in each type.
 KNOWN = """
 abs add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arange argmax argmin atleast_1d atleast_2d
-atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm broadcast_tensors broadcast_to cat
-ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous copysign cos cosh cross cumsum
-deg2rad diag_embed diagonal diagonal_copy diff div.no_rounding_mode div.floor_rounding div.trunc_rounding dot dsplit
-dstack empty_like einsum eq exp exp2 expand expand_as expm1 fill flatten flip fliplr flipud float_power floor
-floor_divide fmax fmin fmod frac full full_like gather ge gradient gt hsplit hstack hypot index_add index_copy
-index_fill index_put index_select inner isfinite isinf isnan isneginf isposinf kron le lerp linalg.cross linalg.vecdot
-log log10 log1p log2 log_softmax logaddexp logical_and logical_not logical_or logical_xor logit logsumexp lt
-masked_fill matmul max.binary max.reduction_no_dim max.reduction_with_dim maximum mean min.binary min.reduction_no_dim
-min.reduction_with_dim minimum mm movedim mul mv nan_to_num nanmean nansum narrow ne neg new_full new_ones new_zeros
-nn.functional.adaptive_avg_pool2d nn.functional.avg_pool2d nn.functional.avg_pool1d nn.functional.batch_norm
-nn.functional.bilinear nn.functional.celu nn.functional.conv1d nn.functional.conv2d nn.functional.conv3d
-nn.functional.conv_transpose1d nn.functional.conv_transpose2d nn.functional.conv_transpose3d
-nn.functional.cosine_similarity nn.functional.cross_entropy nn.functional.elu nn.functional.embedding
-nn.functional.gelu nn.functional.glu nn.functional.group_norm nn.functional.hardshrink nn.functional.hardsigmoid
-nn.functional.hardswish nn.functional.hardtanh nn.functional.huber_loss nn.functional.instance_norm
-nn.functional.interpolate.nearest nn.functional.interpolate.bilinear nn.functional.l1_loss nn.functional.layer_norm
-nn.functional.leaky_relu nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d
-nn.functional.max_pool2d nn.functional.mish nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize
-nn.functional.pad.constant nn.functional.pixel_shuffle nn.functional.pixel_unshuffle nn.functional.prelu
-nn.functional.relu nn.functional.relu6 nn.functional.rms_norm nn.functional.scaled_dot_product_attention
-nn.functional.selu nn.functional.silu nn.functional.smooth_l1_loss nn.functional.softmin nn.functional.softplus
-nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink nn.functional.threshold ones ones_like outer
-permute positive pow prod rad2deg reciprocal remainder repeat repeat_interleave reshape reshape_as roll rot90 round
-rsqrt rsub scatter scatter_add scatter_reduce.sum scatter_reduce.amax select select_scatter sgn sigmoid sign signbit
-sin sinh slice slice_scatter softmax sort split split_with_sizes sqrt square squeeze squeeze.multiple stack std
-std_mean sub sum t take_along_dim tan tanh tensor_split tensordot tile topk trace transpose tril triu true_divide
-trunc unbind unflatten unsqueeze var var_mean vdot view view_as vsplit vstack where xlogy zeros zeros_like
+atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm broadcast_tensors broadcast_to cat ceil
+chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous copysign cos cosh cross cumsum deg2rad
+diag_embed diagonal diagonal_copy diff div.floor_rounding div.no_rounding_mode div.trunc_rounding dot dsplit dstack
+einsum empty_like eq exp exp2 expand expand_as expm1 fill flatten flip fliplr flipud float_power floor floor_divide fmax
+fmin fmod frac full full_like gather ge gradient gt hsplit hstack hypot index_add index_copy index_fill index_put
+index_select inner isfinite isinf isnan isneginf isposinf kron le lerp linalg.cross linalg.vecdot log log10 log1p log2
+log_softmax logaddexp logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill matmul max.binary
+max.reduction_no_dim max.reduction_with_dim maximum mean min.binary min.reduction_no_dim min.reduction_with_dim minimum
+mm movedim mul mv nan_to_num nanmean nansum narrow ne neg new_full new_ones new_zeros nn.functional.adaptive_avg_pool1d
+nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d
+nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d
+nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear nn.functional.celu nn.functional.conv1d
+nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
+nn.functional.conv_transpose3d nn.functional.cosine_similarity nn.functional.cross_entropy nn.functional.elu
+nn.functional.embedding nn.functional.gelu nn.functional.glu nn.functional.group_norm nn.functional.hardshrink
+nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh nn.functional.huber_loss
+nn.functional.instance_norm nn.functional.interpolate.area nn.functional.interpolate.bilinear
+nn.functional.interpolate.nearest nn.functional.l1_loss nn.functional.layer_norm nn.functional.leaky_relu
+nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d
+nn.functional.mish nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize nn.functional.pad.circular
+nn.functional.pad.constant nn.functional.pad.replicate nn.functional.pixel_shuffle nn.functional.pixel_unshuffle
+nn.functional.prelu nn.functional.relu nn.functional.relu6 nn.functional.rms_norm
+nn.functional.scaled_dot_product_attention nn.functional.selu nn.functional.silu nn.functional.smooth_l1_loss
+nn.functional.softmin nn.functional.softplus nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink
+nn.functional.threshold nn.functional.unfold ones ones_like outer permute positive pow prod rad2deg reciprocal remainder
+repeat repeat_interleave reshape reshape_as roll rot90 round rsqrt rsub scatter scatter_add scatter_reduce.amax
+scatter_reduce.sum select select_scatter sgn sigmoid sign signbit sin sinh slice slice_scatter softmax sort split
+split_with_sizes sqrt square squeeze squeeze.multiple stack std std_mean sub sum t take_along_dim tan tanh tensor_split
+tensordot tile topk trace transpose tril triu true_divide trunc unbind unflatten unfold unsqueeze var var_mean vdot view
+view_as vsplit vstack where xlogy zeros zeros_like
+""".split()
+# Of these the slopes, too, in f32: operators of PyTorch's own make them.
+SLOPES = """
+nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool2d
+nn.functional.adaptive_max_pool3d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.max_pool3d
+nn.functional.pad.replicate unfold
 """.split()
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 SAMPLES_MAX = int(os.environ.get("SX_SAMPLES", "2"))  # of one operator and type
@@ -112,22 +121,40 @@ def same_order(name, got, want, sample):
     return torch.equal(got.nan_to_num(7), want.nan_to_num(7))
 
 
-def tried(op, sample):
+def slopes(function, *args):
+    """Of the arguments that have one, where results count differently."""
+    args = tree_map(lambda x: x.detach().clone().requires_grad_(x.requires_grad) if isinstance(
+        x, torch.Tensor) else x, args)
+    made = [x for x in tree_flatten(function(*args))[0] if isinstance(x, torch.Tensor) and x.requires_grad]
+    if made:
+        torch.autograd.backward(made, [torch.linspace(1, 2, x.numel(), dtype=x.dtype).reshape(x.shape) for x in made])
+    return [x.grad for x in tree_flatten(args)[0] if isinstance(x, torch.Tensor) and x.requires_grad]
+
+
+def results(function, *args):
+    return function(*args)
+
+
+def tried(op, sample, of=results):
     """("right", ""), ("refused", why) or ("wrong", why)."""
     def function(*args):
         return op.op(*args, **sample.kwargs)
 
+    def in_f64(*args):
+        return op.op(*args, **tree_map(wide, sample.kwargs))
+
     args = (sample.input, *sample.args)
     leaves = tree_flatten((args, sample.kwargs))[0]
     try:
-        want = function(*args)
-        exact = op.op(*tree_map(wide, args), **tree_map(wide, sample.kwargs))
+        want = of(function, *args)
+        exact = of(in_f64, *tree_map(lambda x: wide(x).detach().requires_grad_(
+            x.requires_grad) if isinstance(x, torch.Tensor) else x, args))
     except (RuntimeError, ValueError, TypeError, IndexError, NotImplementedError):
         return "skipped", "PyTorch itself fails"
     torch._dynamo.reset()
     try:
-        got = torch.compile(function, backend="symplex", fullgraph=True, dynamic=False,
-                            options={"strict": True, "daemon": "never", "threads": 1, "warm": False})(*args)
+        got = of(torch.compile(function, backend="symplex", fullgraph=True, dynamic=False,
+                               options={"strict": True, "daemon": "never", "threads": 1, "warm": False}), *args)
     except Exception as error:
         cause = error
         while cause is not None and not isinstance(cause, symplex.Error):
@@ -147,10 +174,10 @@ def tried(op, sample):
     return "right", ""
 
 
-def samples_of(op, dtype):
+def samples_of(op, dtype, of=results):
     """Some of an operator's samples, from all over the list."""
     try:
-        samples = [s for s in op.sample_inputs("cpu", dtype, requires_grad=False)]
+        samples = [s for s in op.sample_inputs("cpu", dtype, requires_grad=of is slopes)]
     except (RuntimeError, NotImplementedError):
         return []
     step = max(1, -(-len(samples) // SAMPLES_MAX))
@@ -167,17 +194,16 @@ def main():
     right_names = set()
     start = time.monotonic()
     for op in ops:
-        for dtype in DTYPES:
-            if dtype not in op.dtypes:
-                continue
-            for sample in samples_of(op, dtype):
+        ways = [(dtype, results) for dtype in DTYPES if dtype in op.dtypes]
+        for dtype, of in ways + ([(torch.float32, slopes)] if name_of(op) in SLOPES else []):
+            for sample in samples_of(op, dtype, of):
                 torch.manual_seed(0)
-                verdict, why = tried(op, sample)
+                verdict, why = tried(op, sample, of)
                 counts[verdict] += 1
                 if verdict == "right":
                     right_names.add(name_of(op))
                 if verdict == "wrong":
-                    wrong.append(f"{name_of(op)} {dtype}: {why[:600]}\n    {str(sample)[:300]}")
+                    wrong.append(f"{name_of(op)}, {of.__name__}, {dtype}: {why[:600]}\n    {str(sample)[:300]}")
                 if verdict == "refused":
                     refusals[why[:160]] += 1
         if only:

@@ -255,7 +255,7 @@ def _scalar_tensor(e: Emitter, out: Type, value: Operand, **options: Any) -> Val
 
 
 @handles("zeros", "zeros_like", "new_zeros", "empty", "empty_like", "new_empty", "empty_strided",
-         "empty_permuted")
+         "empty_permuted", "new_empty_strided")
 def _zeros(e: Emitter, out: Type, *rest: Any, **options: Any) -> Value:
     """Also what nobody reads before it is written."""
     return e.constant(0, out.dtype, out.shape)

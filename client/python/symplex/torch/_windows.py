@@ -6,6 +6,8 @@ import math
 from typing import Any, Sequence
 
 from symplex.torch._emit import Emitter, Unsupported, Value, ints, wide
+from symplex.torch._places import (Table, adaptive_sums, combined, largest_with_places, to_places, transposed,
+                                   window as table_of)
 from symplex.torch._table import Type, handles, widened
 
 _PLACES_MAX = 64  # of a window whose places are written out one by one
@@ -132,10 +134,15 @@ class _Window:
     def around(self, values: Sequence[int]) -> list[int]:
         return [0] * self.lead + list(values)
 
+    def is_large(self) -> bool:
+        return math.prod(self.size) > _PLACES_MAX
+
+    def tables(self) -> list[Table]:
+        """Of each dimension, the places of its windows."""
+        return [table_of(*numbers) for numbers in zip(self.places, self.size, self.stride, self.padding, self.dilation)]
+
     def offsets(self) -> list[tuple[int, ...]]:
         """Places in the window, in order."""
-        if math.prod(self.size) > _PLACES_MAX:
-            raise Unsupported(f"a window of {math.prod(self.size)} places, at most {_PLACES_MAX}")
         return list(itertools.product(*(range(k) for k in self.size)))
 
     def at(self, e: Emitter, wide_x: Value, offset: Sequence[int]) -> Value:
@@ -179,6 +186,8 @@ def _max_pool(e: Emitter, out: list[Type], x: Value, size: Any, stride: Any = ()
     if not wanted[1]:
         made = e.emit("reduce_window", (x,), window.attributes("maximum"), x.dtype, out[0].shape)
         return [made, None]
+    if window.is_large() and 0 not in out[0].shape:
+        return [*largest_with_places(e, x, window.tables())]
     low = -math.inf if x.is_float else 0 if x.dtype == "u8" else -(1 << (int(x.dtype[1:]) - 1))
     wide_x = e.pad(x, low, window.around(window.padding), window.around(window.high))
     best = place = None
@@ -209,10 +218,12 @@ def _inside(e: Emitter, window: _Window, shape: Sequence[int], offset: Sequence[
     return made
 
 
-@handles("max_pool2d_with_indices_backward")
+@handles("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
 def _max_pool_backward(e: Emitter, out: Type, slope: Value, x: Value, size: Any, stride: Any, padding: Any,
                        dilation: Any, ceil_mode: bool, indices: Value) -> Value:
-    window = _Window(x, 2, size, stride, padding, dilation, slope.shape)
+    window = _Window(x, len(size), size, stride, padding, dilation, slope.shape)
+    if window.is_large():
+        return to_places(e, out, slope, indices, len(size))
     slope, total = widened(e, slope), None
     for offset in window.offsets():
         mine = e.compare(indices, "eq", window.index(e, slope.shape, offset))
@@ -254,13 +265,17 @@ def _avg_pool(e: Emitter, out: Type, x: Value, size: Any, stride: Any = (), padd
     return e.convert(e.like("divide", made, e.broadcast(divisor, out.shape)), out.dtype)
 
 
-@handles("avg_pool2d_backward")
+@handles("avg_pool2d_backward", "avg_pool3d_backward")
 def _avg_pool_backward(e: Emitter, out: Type, slope: Value, x: Value, size: Any, stride: Any, padding: Any,
                        ceil_mode: bool, count_include_pad: bool, divisor_override: int | None) -> Value:
     window = _Window(x, len(size), size, stride, padding, 1, slope.shape)
     slope, total = widened(e, slope), None
     divisor = _divisor(e, x, window, window.places, slope.dtype, count_include_pad, divisor_override)
     share = e.like("divide", slope, e.broadcast(divisor, slope.shape))
+    if window.is_large():
+        for d, (table, n) in enumerate(zip(window.tables(), window.extent), window.lead):
+            share = combined(e, share, d, transposed(table, n), "add")
+        return e.convert(share, out.dtype)
     for offset in window.offsets():
         placed = window.back(e, share, offset)
         total = placed if total is None else e.like("add", total, placed)
@@ -268,23 +283,34 @@ def _avg_pool_backward(e: Emitter, out: Type, slope: Value, x: Value, size: Any,
     return e.convert(total, out.dtype)
 
 
-def _blocks(x: Sequence[int], places: Sequence[int]) -> list[int]:
-    if any(m == 0 or n % m for n, m in zip(x, places)):
-        raise Unsupported(f"{ints(x)} elements in {ints(places)} parts")
-    return [n // m for n, m in zip(x, places)]
+def _blocks(x: Sequence[int], places: Sequence[int]) -> list[int] | None:
+    """The sizes of equal parts; None where they do not divide."""
+    if not all(isinstance(n, int) for n in (*x, *places)):
+        raise Unsupported("an adaptive pool of a symbolic dimension")
+    return None if any(m == 0 or n % m for n, m in zip(x, places)) else [n // m for n, m in zip(x, places)]
 
 
 @handles("_adaptive_avg_pool2d", "_adaptive_avg_pool3d")
 def _adaptive_avg_pool(e: Emitter, out: Type, x: Value, places: Sequence[int]) -> Value:
     rank = len(places)
-    return _avg_pool(e, out, x, _blocks(x.shape[-rank:], places))
+    parts = _blocks(x.shape[-rank:], places)
+    if parts is None:
+        return e.convert(adaptive_sums(e, widened(e, x), places, False, x.shape[-rank:]), out.dtype)
+    return _avg_pool(e, out, x, parts)
 
 
-@handles("_adaptive_avg_pool2d_backward")
-def _adaptive_avg_pool_backward(e: Emitter, out: Type, slope: Value, x: Value) -> Value:
-    a, b = _blocks(x.shape[-2:], slope.shape[-2:])
-    share = e.with_number("divide", widened(e, slope), a * b)
-    lead, (h, w) = slope.shape[:-2], slope.shape[-2:]
-    k = len(lead)
-    spread = e.broadcast(share, (*lead, h, a, w, b), [*range(k), k, k + 2])
-    return e.convert(e.reshape(spread, x.shape), out.dtype)
+def _adaptive_avg_pool_backward(rank: int) -> Any:
+    def handler(e: Emitter, out: Type, slope: Value, x: Value) -> Value:
+        lead, places, extents = slope.shape[:-rank], slope.shape[-rank:], x.shape[-rank:]
+        parts = _blocks(extents, places)
+        if parts is None:
+            return e.convert(adaptive_sums(e, widened(e, slope), places, True, extents), out.dtype)
+        share = e.with_number("divide", widened(e, slope), math.prod(parts))
+        k, pairs = len(lead), [n for pair in zip(places, parts) for n in pair]
+        spread = e.broadcast(share, (*lead, *pairs), [*range(k), *range(k, k + 2 * rank, 2)])
+        return e.convert(e.reshape(spread, x.shape), out.dtype)
+    return handler
+
+
+for _rank in (2, 3):
+    handles(f"_adaptive_avg_pool{_rank}d_backward")(_adaptive_avg_pool_backward(_rank))
