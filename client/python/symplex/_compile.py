@@ -1,6 +1,7 @@
 """Compiling: programs to modules, through the daemon where one answers and in a process of our own where none does."""
 from __future__ import annotations
 
+import inspect
 import os
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
@@ -52,6 +53,15 @@ def _run(what: int, program: Program, output: str | None, *, target: str = "nati
              | _NO_WEIGHTS * (not weights) | _RANGE_ANY * bool(range_any))
     return _c.compile(what, path, text, target, values, intervals, flags, ",".join(disabled_rules) or None, objective,
                       _DAEMON[daemon], socket, message, progress, output, run_threads)
+
+
+def check_options(what: str, options: Mapping[str, Any]) -> None:
+    """Are these options of `compile`? For who compiles later."""
+    known = {*inspect.signature(_run, eval_str=False).parameters, "threads"} - {"what", "program", "output",
+                                                                                "run_threads"}
+    unknown = sorted(set(options) - known)
+    if unknown:
+        raise TypeError(f"{what}: unknown option '{unknown[0]}', known are {', '.join(sorted(known))}")
 
 
 def compile_bytes(program: Program, **options: Any) -> tuple[bytes, dict[str, Any]]:

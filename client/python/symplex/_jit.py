@@ -16,7 +16,7 @@ from typing import Any, Callable, Iterable, Mapping, NamedTuple, Sequence, Union
 import numpy as np
 
 from symplex._c import short_call, short_key
-from symplex._compile import compile
+from symplex._compile import check_options, compile
 from symplex._device import OnGpu, gpu_of, target_of
 from symplex._errors import DTypeError, Error, LayoutError, OutOfMemory, Unimplemented
 from symplex._trace import explain as _explain, tree as _tree
@@ -477,6 +477,7 @@ def jit(function: Callable[..., Any] | None = None, *, static_argnums: Union[int
                                  dims=dims, **options)
     if not callable(function):
         raise TypeError(f"symplex.jit: a function is needed, not {type(function).__name__}")
+    check_options("symplex.jit", options)
     return Function(function, options, static=(static_argnums, static_argnames),
                     donated=(donate_argnums, donate_argnames), shapes=shapes, dims=dims)
 

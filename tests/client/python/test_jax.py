@@ -5,6 +5,7 @@ Where operands are small whole numbers and results are sums and products of them
 itself gives the measure: the function is also computed from the same numbers in f64, and ours may be as far from that
 as 8 times what jax.jit in f32 is, or 8 units in the last place of the largest value, whichever is more: both round
 each operation once, in another order."""
+import math
 import os
 import pathlib
 import sys
@@ -121,9 +122,81 @@ def test_indices():
                        x.at[i].add(1., mode="clip"), x.T[i][:, i]), X, I)
     same(lambda x, i: (lax.dynamic_slice(x, (i, i), (2, 2)), lax.dynamic_update_slice(x, x[:1, :2] * 2, (i, i)),
                        lax.dynamic_index_in_dim(x, i, 0), x[i]), X, jnp.int32(2))
-    fails(symplex.Unimplemented, "gather: slices that begin at an index",
-          jit(lambda x, i: lax.gather(x, i, lax.GatherDimensionNumbers((1, 2), (), (0,)), (2, 4))), X,
-          jnp.array([[0], [1]]))
+
+
+def test_windows_at_indices():
+    """Parts that begin at an index, for each of several: inside, at the edges, and out of range in every mode."""
+    at = jnp.array([1, 0, 2, -7, 9])
+    whole = lax.GatherDimensionNumbers((1, 2), (), (0,))
+    same(lambda x, i: [lax.gather(x, i[:, None], whole, (2, 4), mode=m) for m in ("clip", "fill", "promise_in_bounds")]
+         + [lax.gather(x, i[:, None], lax.GatherDimensionNumbers((0, 2), (), (1,)), (3, 2), mode="fill")], X, at[:3])
+    same(lambda x, i: [lax.gather(x, i[:, None], whole, (2, 4), mode=m) for m in ("clip", "fill")], X, at)
+    same(lambda x, i: (x[i, 1:3], x.at[1:3].set(0.), x.at[i[0], 1:3].add(1.), x.at[1:3, 2:4].multiply(2.), x.at[
+        i, 1:3].add(1.), x.at[:, 1].set(x[:, 0]), jax.vmap(lambda row, k: row[k])(x, i[:3]), jax.vmap(
+            lambda row, k: lax.dynamic_slice(row, (k,), (2,)))(x, i[:3]), jax.vmap(
+                lambda row, k: lax.dynamic_update_slice(row, row[:2] * 0, (k,)))(x, i[:3]), jnp.unique(
+                    i, size=4)), X, at)
+    numbers = lax.ScatterDimensionNumbers((1, 2), (), (0,))
+    same(lambda x, i: [lax.scatter_add(x, i[:, None], jnp.ones((5, 2, 3), x.dtype), numbers, mode=m)
+                       for m in ("clip", "drop")], X, at)
+    near(lambda x, i: (x[i, 1:3] ** 2).sum(), X, at, by=lambda f, how: jax.grad(how(f)))
+
+
+def test_orders_of_several_keys():
+    keys = jnp.array([1, 0, 1, 0, 1, 1]), jnp.array([2., jnp.nan, -1, 0, -0., 2]), jnp.array([True, False] * 3)
+    same(lambda i, x, b: (jnp.lexsort((x, i)), jnp.lexsort((i, x)), jnp.lexsort((b, i, x)), lax.sort(
+        (i, x, jnp.arange(6)), num_keys=2), lax.sort((b, x, i), num_keys=2), jnp.argmin(i), jnp.argmin(b),
+                           jnp.argmin(x)), *keys)
+    same(lambda x: [jnp.searchsorted(jnp.sort(x), x[::-1], side=s) for s in ("left", "right")], keys[1])
+    same(lambda x: (jnp.interp(x, jnp.arange(3.), jnp.arange(3.) * 2), jnp.histogram(x, 4), jnp.digitize(
+        x, jnp.array([-1., 0, 1]))), X.astype(jnp.float64))
+
+
+def test_unsigned_numbers_in_between():
+    """What begins and ends as another type, and does not come by at 2^32."""
+    same(lambda i: [(f(i.astype(jnp.uint32), jnp.uint32(3))).astype(jnp.float64) for f in (
+        jnp.add, jnp.subtract, jnp.multiply, jnp.floor_divide, jnp.remainder, jnp.maximum, jnp.minimum)]
+         + [i.astype(jnp.uint32) < 5, (-i).astype(jnp.uint32) // 7 > 100, jnp.where(
+             i > 1, i.astype(jnp.uint32), 7).astype(int), (i.astype(jnp.uint32) * jnp.uint32(4000000000)).astype(
+                 jnp.int64), i.astype(jnp.uint32).astype(bool)],
+         jnp.array([0, 1, 2, -1, -5, 2147483647], jnp.int32))
+
+
+def test_functions_that_are_composed():
+    """Beside XLA's own, from the same numbers in f64; XLA is as far off, as `near` has it."""
+    x = jnp.asarray(RNG.standard_normal(64) * 2, jnp.float32)
+    unit = jnp.clip(x / 3, -0.99, 0.99)
+    near(lambda x, u: (jnp.sinh(x), jnp.cosh(x), jnp.arcsinh(x), jnp.arccosh(abs(x) + 1.5), jnp.arctanh(u),
+                       jnp.arctan(x), jnp.arctan2(x, u), jnp.arcsin(u), jnp.arccos(u), jnp.cbrt(x),
+                       lax.lgamma(abs(x) + 2.5), lax.lgamma(-abs(u) - 0.001), lax.digamma(abs(x) + 0.1),
+                       lax.digamma(u * 0.4 - 0.5),
+                       jnp.round(x * 4) / 4), x, unit, by=alone)
+    # erf_inv of f64 is not known, so that nothing says how far XLA's of f32 is off but the function itself
+    back = np.asarray(jit(lax.erf_inv)(unit), np.float64)
+    assert np.max(np.abs([math.erf(y) for y in back] - np.asarray(unit, np.float64))) <= 4 * 2.0 ** -24
+    same(lambda x: (lax.erf_inv(x), lax.cbrt(x * 8), jnp.arctanh(x)), jnp.array([1., -1, 0], jnp.float32))
+    same(lambda x: (lax.lgamma(x), lax.digamma(x[:1])), jnp.array([0., jnp.inf, -jnp.inf, -1, 1], jnp.float32))
+    wide = jnp.linspace(-6.0, 26, 65)
+    got, want = np.asarray(jit(lax.erfc)(wide)), np.array([math.erfc(v) for v in wide])
+    # e^(-x^2) is off by half a unit of x^2
+    assert np.all(np.abs(got - want) <= (8 + np.asarray(wide) ** 2) * 2.0 ** -52 * want), np.abs(got - want) / want
+    half = x.astype(jnp.bfloat16)
+    same(lambda x: (jnp.arctan(x), jnp.sinh(x / 8)), jnp.array([0., jnp.inf, -jnp.inf], jnp.bfloat16))
+    assert np.max(np.abs(jit(lax.erfc)(half).astype(np.float32) - lax.erfc(half.astype(jnp.float32)))) <= 2.0 ** -8
+    shifts = lax.shift_left, lax.shift_right_arithmetic, lax.shift_right_logical
+    same(lambda i, k: [f(i, k) for f in shifts] + [f(i[::-1], k) for f in shifts] + [i << 2, i >> 1],
+         jnp.array([0, 1, -1, 7, -2147483648, 2147483647, -12], jnp.int32),
+         jnp.array([0, 1, 5, 31, 32, 40, -1], jnp.int32))
+    same(lambda x: jnp.divmod(x, 0.75), X)
+
+
+def test_options():
+    f = jit(lambda state, x: (state + x, x), donate_argnums=0)
+    state = jnp.ones(4)
+    same(lambda s, x: (s + x, x), state, X[0])
+    assert np.array_equal(f(state, X[0])[0], 1 + X[0])
+    fails(TypeError, "symplex.jax.jit: unknown option 'static_argnum', known are", jit, lambda x: x, static_argnum=1)
+    fails(TypeError, "symplex.jit: unknown option 'thread', known are", symplex.jit, lambda x: x, thread=1)
 
 
 def test_products():

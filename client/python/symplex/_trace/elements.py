@@ -79,7 +79,7 @@ def _atan_small(x: Tracer) -> Tracer:
     return y
 
 
-def _atan(x: Tracer) -> Tracer:
+def atan(x: Tracer) -> Tracer:
     size = abs(x)
     far = compare(size, "gt", 1)
     y = _atan_small(select(far, number(x, 1) / size, size))
@@ -99,22 +99,22 @@ def negative(x: Tracer) -> Tracer:
     return compare(x, "lt", 0) | (compare(x, "eq", 0) & compare(number(x, 1) / x, "lt", 0))
 
 
-def _atan2(y: Tracer, x: Tracer) -> Tracer:
+def atan2(y: Tracer, x: Tracer) -> Tracer:
     above, right = abs(y), abs(x)
     both = compare(above, "eq", math.inf) & compare(right, "eq", math.inf)
     origin = compare(above, "eq", 0) & compare(right, "eq", 0)
     ratio = select(both, number(x, 1), select(origin, number(x, 0), above / right))
-    angle = _atan(ratio)
+    angle = atan(ratio)
     angle = select(negative(x), number(x, math.pi) - angle, angle)
     return _signed(select(compare(x, "ne", x), x, angle), y)
 
 
-def _asin(x: Tracer) -> Tracer:
-    return _atan2(x, unary("sqrt", (number(x, 1) - x) * (number(x, 1) + x)))
+def asin(x: Tracer) -> Tracer:
+    return atan2(x, unary("sqrt", (number(x, 1) - x) * (number(x, 1) + x)))
 
 
-def _acos(x: Tracer) -> Tracer:
-    return number(x, 2) * _atan2(unary("sqrt", number(x, 1) - x), unary("sqrt", number(x, 1) + x))
+def acos(x: Tracer) -> Tracer:
+    return number(x, 2) * atan2(unary("sqrt", number(x, 1) - x), unary("sqrt", number(x, 1) + x))
 
 
 def _sin(x: Tracer) -> Tracer:
@@ -126,7 +126,7 @@ def _tan(x: Tracer) -> Tracer:
     return _sin(x) / unary("cosine", x)
 
 
-def _sinh(x: Tracer) -> Tracer:
+def sinh(x: Tracer) -> Tracer:
     """From e^|x| - 1; e^(|x|/2) twice where e^|x| is out of range."""
     size = abs(x)
     e = expm1(size)
@@ -136,12 +136,12 @@ def _sinh(x: Tracer) -> Tracer:
     return select(compare(x, "eq", 0), x, _signed(made, x))
 
 
-def _cosh(x: Tracer) -> Tracer:
+def cosh(x: Tracer) -> Tracer:
     half = unary("exponential", abs(x) * number(x, 0.5))
     return half * number(x, 0.5) * half + number(x, 0.5) / half / half
 
 
-def _asinh(x: Tracer) -> Tracer:
+def asinh(x: Tracer) -> Tracer:
     size = abs(x)
     square = size * size
     near = log1p(size + square / (number(x, 1) + unary("sqrt", number(x, 1) + square)))
@@ -150,13 +150,13 @@ def _asinh(x: Tracer) -> Tracer:
     return select(compare(x, "eq", 0), x, _signed(made, x))
 
 
-def _acosh(x: Tracer) -> Tracer:
+def acosh(x: Tracer) -> Tracer:
     t = x - number(x, 1)
     near = log1p(t + unary("sqrt", number(x, 2) * t + t * t))
     return select(compare(x, "lt", 1e9), near, unary("log", x) + number(x, math.log(2)))
 
 
-def _atanh(x: Tracer) -> Tracer:
+def atanh(x: Tracer) -> Tracer:
     size = abs(x)
     made = log1p((size + size) / (number(x, 1) - size)) * number(x, 0.5)
     return select(compare(x, "eq", 0), x, _signed(made, x))
@@ -278,9 +278,9 @@ def _sign(ufunc: Any, x: Any) -> Tracer:
 
 _COMPOSED: dict[str, Build] = {
     "expm1": expm1, "log1p": log1p, "log2": _log_of(2), "log10": _log_of(10), "exp2": _exp2,
-    "logaddexp": _logaddexp, "sin": _sin, "tan": _tan, "arctan": _atan, "arctan2": _atan2, "arcsin": _asin,
-    "arccos": _acos, "sinh": _sinh, "cosh": _cosh, "arcsinh": _asinh, "arccosh": _acosh,
-    "arctanh": _atanh, "hypot": _hypot,
+    "logaddexp": _logaddexp, "sin": _sin, "tan": _tan, "arctan": atan, "arctan2": atan2, "arcsin": asin,
+    "arccos": acos, "sinh": sinh, "cosh": cosh, "arcsinh": asinh, "arccosh": acosh,
+    "arctanh": atanh, "hypot": _hypot,
     "remainder": _remainder, "floor_divide": _floor_divide, "trunc": _trunc, "copysign": lambda x, y: select(
         negative(y), -abs(x), abs(x)), "left_shift": _shift(True), "right_shift": _shift(False),
     "deg2rad": lambda x: x * number(x, math.pi / 180), "rad2deg": lambda x: x * number(x, 180 / math.pi)}

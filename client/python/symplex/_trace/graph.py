@@ -268,7 +268,7 @@ class Graph:
                                  f"{x.type}")
                 continue
             operands = f"({', '.join([known[id(x)] for x in node.inputs])})" if node.inputs else ""
-            parts = ", ".join([f"{k} = {_attribute(v, inner)}" for k, v in node.attributes.items()]
+            parts = ", ".join([f"{k} = {attribute_text(v, inner)}" for k, v in node.attributes.items()]
                               ) if node.attributes else ""
             made = declare(results[0]) if len(results) == 1 else ", ".join([declare(x) for x in results])
             types = results[0].type if len(results) == 1 else ", ".join([x.type for x in results])
@@ -280,7 +280,7 @@ class Graph:
         return "".join(f"{indent}    {line}\n" for line in lines)
 
 
-def _attribute(value: Any, indent: str) -> str:
+def attribute_text(value: Any, indent: str = "") -> str:
     if type(value) is str or type(value) is int:
         return str(value)
     if type(value) is list or type(value) is tuple:

@@ -233,7 +233,7 @@ def _sinc(x: Any) -> Tracer:
     return np.sin(y) / y
 
 
-def _cbrt(x: Tracer) -> Tracer:
+def cbrt(x: Tracer) -> Tracer:
     """A power, then one step of Newton's method; what has no cube root but itself stays."""
     size = abs(x)
     y = emit("power", (size, number(x, 1 / 3)), {}, x.dtype, x.shape)
@@ -273,7 +273,7 @@ def _modf(ufunc: Any, x: Any) -> tuple[Tracer, Tracer]:
 
 _LEAST_SQUARES = "\nHow many residuals it gives depends on elements: numpy.linalg.pinv(a) @ b is the solution."
 REFUSED.update({"lstsq": _LEAST_SQUARES, "polyfit": _LEAST_SQUARES})
-UFUNCS.update({"cbrt": composed(_cbrt), "fmax": _chosen("maximum"), "fmin": _chosen("minimum"),
+UFUNCS.update({"cbrt": composed(cbrt), "fmax": _chosen("maximum"), "fmin": _chosen("minimum"),
                "logaddexp2": composed(_logaddexp2), "heaviside": composed(_heaviside), "modf": _modf})
 FUNCTIONS.update({
     "gradient": gradient, "trapezoid": trapezoid, "ediff1d": ediff1d, "unwrap": unwrap, "convolve": convolve,

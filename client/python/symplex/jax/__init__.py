@@ -11,6 +11,7 @@ from typing import Any, Callable
 
 import jax
 
+from symplex._compile import check_options
 from symplex.jax._call import Options, Program, differentiable, hoisted
 from symplex.jax._lower import lower as _lower
 
@@ -38,7 +39,8 @@ def _flat(function: Callable[..., Any], args: Any, keywords: Any,
 
 
 def jit(function: Callable[..., Any] | None = None, *, strict: bool = False, static_argnums: Any = None,
-        static_argnames: Any = None, **options: Any) -> Any:
+        static_argnames: Any = None, donate_argnums: Any = None, donate_argnames: Any = None, keep_unused: bool = False,
+        **options: Any) -> Any:
     """`jax.jit` with symplex as the compiler: the function is traced at its first call with arguments of some shapes
     and types, its jaxpr becomes a program, and XLA calls the compiled module in the memory of arguments and results.
     Inside of jax.jit it is one call among others; under jax.vmap the batched program is compiled, under
@@ -47,12 +49,14 @@ def jit(function: Callable[..., Any] | None = None, *, strict: bool = False, sta
     strict           a primitive that symplex does not know is an Unimplemented error with its name. Otherwise XLA
                      computes that part, what stands before, behind and beside it is compiled, and one warning names
                      the primitive. A loop with an unknown primitive in it is XLA's as a whole.
-    static_argnums, static_argnames   as of jax.jit
+    static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused   as of jax.jit
     options          those of symplex.compile: target, exact, threads, daemon, ...
     """
     if function is None:
         return functools.partial(jit, strict=strict, static_argnums=static_argnums, static_argnames=static_argnames,
-                                 **options)
+                                 donate_argnums=donate_argnums, donate_argnames=donate_argnames,
+                                 keep_unused=keep_unused, **options)
+    check_options("symplex.jax.jit", options)
     settings = Options(getattr(function, "__name__", "a function"), strict, options)
 
     @functools.wraps(function)
@@ -62,7 +66,8 @@ def jit(function: Callable[..., Any] | None = None, *, strict: bool = False, sta
         program = Program(hoisted(closed), settings)
         return jax.tree_util.tree_unflatten(tree[0], differentiable(program, *closed.consts, *leaves))
 
-    return jax.jit(traced, static_argnums=static_argnums, static_argnames=static_argnames)
+    return jax.jit(traced, static_argnums=static_argnums, static_argnames=static_argnames,
+                   donate_argnums=donate_argnums, donate_argnames=donate_argnames, keep_unused=keep_unused)
 
 
 def lower(function: Callable[..., Any], *args: Any, **keywords: Any) -> str:

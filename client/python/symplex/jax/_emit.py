@@ -7,7 +7,9 @@ import numpy as np
 
 _TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",
           "float8_e5m2": "f8e5m2", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8",
-          "bool": "bool"}
+          "bool": "bool", "uint32": "i64"}
+"""uint32 has no element type of its own: inside of a program it is the number as i64, and what computes keeps it below
+2^32 (`Emitter.wrapped`)."""
 _RANK_MAX = 8
 _CONSTANT_BYTES_MAX = 16 << 20
 
@@ -82,7 +84,8 @@ class Emitter:
         if array.nbytes > _CONSTANT_BYTES_MAX:
             raise Unsupported(f"a constant of {array.nbytes} bytes")
         type_text(array.dtype, array.shape)
-        data = "0" if array.size == 0 else f'"{array.astype(array.dtype.newbyteorder("<")).tobytes().hex()}"'
+        stored = array.astype(np.int64) if array.dtype == np.uint32 else array
+        data = "0" if array.size == 0 else f'"{stored.astype(stored.dtype.newbyteorder("<")).tobytes().hex()}"'
         made = self.emit("constant", (), f"data = {data}", array.dtype, array.shape)
         return made if shape is None or tuple(shape) == array.shape else self.broadcast(made, shape, ())
 
@@ -105,7 +108,19 @@ class Emitter:
             return x
         if dtype == np.dtype(bool):
             return self.like("compare", x, self.constant(0, x.dtype, x.shape), attributes="direction = ne", dtype=bool)
+        if dtype == np.uint32:
+            real = x.dtype.kind not in "iub"
+            x = self.like("maximum", x, self.constant(0, x.dtype, x.shape)) if real else x
+            return self.wrapped(self.convert(x, np.int64)._replace(dtype=dtype))
+        if x.dtype == np.uint32 and dtype == np.int64:
+            return x._replace(dtype=dtype)
         return self.emit("convert", (x,), "", dtype, x.shape)
+
+    def wrapped(self, x: Value) -> Value:
+        """Modulo 2^32, of uint32."""
+        if x.dtype != np.uint32:
+            return x
+        return self.like("and", x, self.constant(0xFFFFFFFF, np.uint32, x.shape))
 
     def slice(self, x: Value, start: Sequence[int], limit: Sequence[int], stride: Sequence[int]) -> Value:
         shape = tuple(max(0, -(-(b - a) // s)) for a, b, s in zip(start, limit, stride))

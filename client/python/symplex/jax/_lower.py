@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from symplex.jax import _index
+from symplex.jax import _functions, _index
 from symplex.jax._emit import Emitter, Unsupported, Value, ints
 
 _ROUNDS_MAX = (1 << 31) - 1
@@ -29,6 +29,8 @@ def _handles(*names: str) -> Callable[[Handler], Handler]:
 def lower(jaxpr: core.ClosedJaxpr) -> str:
     """The program: parameters x0, x1, ... are the inputs of the jaxpr, out0, out1, ... its results. Raises Unsupported,
     with the primitive's name."""
+    if any(v.aval.dtype == np.uint32 for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)):
+        raise Unsupported("elements of uint32")  # at the interface they are no i64
     e = Emitter()
     inputs = [e.parameter(f"x{i}", v.aval.dtype, v.aval.shape) for i, v in enumerate(jaxpr.jaxpr.invars)]
     constants = [e.constant(np.asarray(c), c.dtype) for c in jaxpr.consts]
@@ -49,6 +51,8 @@ def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[V
         handler = HANDLERS.get(name)
         if handler is None:
             raise Unsupported(f"the primitive {name}")
+        if name not in _UNSIGNED and any(v.aval.dtype == np.uint32 for v in (*eqn.invars, *eqn.outvars)):
+            raise Unsupported(f"{name}: elements of uint32")
         try:
             results = handler(e, eqn, *[read(atom) for atom in eqn.invars])
         except Unsupported as error:
@@ -109,6 +113,14 @@ def _same(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     return list(x)
 
 
+# With elements of uint32 (`Emitter.wrapped`). Not those of which random bits are made, shifts and exclusive or, which
+# XLA has instructions for.
+_UNSIGNED = {*_CALLS, "add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "eq", "ne", "lt", "le", "gt", "ge",
+             "le_to", "lt_to", "convert_element_type", "select_n", "clamp", "broadcast_in_dim", "reshape", "squeeze",
+             "expand_dims", "transpose", "slice", "concatenate", "stack", "iota", "gather", "dynamic_slice",
+             "dynamic_update_slice", "reduce_max", "reduce_min", "stop_gradient", "copy", "scan", "while", "cond"}
+
+
 # ---- element by element ----
 def _alike(e: Emitter, eqn: Any, x: Sequence[Value]) -> list[Value]:
     """Operands of rank 0, and extents of 1, stand for all elements."""
@@ -117,7 +129,8 @@ def _alike(e: Emitter, eqn: Any, x: Sequence[Value]) -> list[Value]:
 
 def _elementwise(operation: str, attributes: str = "") -> Handler:
     def handler(e: Emitter, eqn: Any, *x: Value) -> Value:
-        return e.like(operation, *_alike(e, eqn, x), attributes=attributes, dtype=eqn.outvars[0].aval.dtype)
+        return e.wrapped(e.like(operation, *_alike(e, eqn, x), attributes=attributes,
+                                dtype=eqn.outvars[0].aval.dtype))
     return handler
 
 
@@ -177,6 +190,23 @@ def _compare(e: Emitter, x: Value, direction: str, y: Value) -> Value:
     return e.like("compare", x, y, attributes=f"direction = {direction}", dtype=bool)
 
 
+@_handles("le_to", "lt_to")
+def _in_total_order(e: Emitter, eqn: Any, x: Value, y: Value) -> Value:
+    """-0 is before 0, NaN behind all numbers; the sign of a NaN is not seen."""
+    direction = eqn.primitive.name.removesuffix("_to")
+    x, y = _alike(e, eqn, (x, y))
+    made = _compare(e, x, direction, y)
+    if x.dtype.kind in "iub":
+        return made
+    one, zero = e.constant(1, x.dtype, x.shape), e.constant(0, x.dtype, x.shape)
+    zeros = e.like("and", _compare(e, x, "eq", zero), _compare(e, y, "eq", zero))
+    made = _select(e, zeros, _compare(e, e.like("divide", one, x), direction, e.like("divide", one, y)), made)
+    last = _compare(e, y, "ne", y)
+    if direction == "lt":
+        last = e.like("and", last, _compare(e, x, "eq", x))
+    return e.like("or", made, last)
+
+
 @_handles("expm1")
 def _expm1(e: Emitter, eqn: Any, x: Value) -> Value:
     """Near zero 2 t / (1 - t) of t = tanh(x / 2), where e^x - 1 would cancel."""
@@ -210,7 +240,9 @@ _ERFC = (-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.2788680
 def _erfc(e: Emitter, eqn: Any, x: Value) -> Value:
     """1 - erf below one half, where nothing cancels."""
     if x.dtype == np.float64:
-        raise Unsupported("elements of float64")
+        return _functions.written(e, _functions.erfc_f64, x)
+    if x.dtype.itemsize < 4:
+        return e.convert(_erfc(e, eqn, e.convert(x, np.float32)), x.dtype)
 
     def number(value: float) -> Value:
         return e.constant(value, x.dtype, x.shape)
@@ -223,11 +255,28 @@ def _erfc(e: Emitter, eqn: Any, x: Value) -> Value:
     return _select(e, _compare(e, x, "lt", number(0.5)), e.like("subtract", number(1), e.like("erf", x)), tail)
 
 
+def _composed(build: _functions.Build, real: bool) -> Handler:
+    def handler(e: Emitter, eqn: Any, *x: Value) -> Value:
+        dtype = eqn.outvars[0].aval.dtype
+        narrow = real and np.dtype(dtype).itemsize < 4
+        x = tuple(e.convert(v, np.float32) if narrow else v for v in _alike(e, eqn, x))
+        return e.convert(_functions.written(e, build, *x), dtype)
+    return handler
+
+
+HANDLERS.update({name: _composed(build, True) for name, build in _functions.REAL.items()})
+HANDLERS.update({name: _composed(build, False) for name, build in _functions.WHOLE.items()})
+
+
 @_handles("round")
 def _round(e: Emitter, eqn: Any, x: Value) -> Value:
-    if int(eqn.params["rounding_method"]) != 1:
-        raise Unsupported("halves away from zero")
-    return e.like("round_nearest_even", x)
+    if int(eqn.params["rounding_method"]) == 1:
+        return e.like("round_nearest_even", x)
+    size = e.like("abs", x)  # halves away from zero
+    below = e.like("floor", size)
+    half = _compare(e, e.like("subtract", size, below), "ge", e.constant(0.5, x.dtype, x.shape))
+    made = _select(e, half, e.like("add", below, e.constant(1, x.dtype, x.shape)), below)
+    return _select(e, _compare(e, x, "lt", e.constant(0, x.dtype, x.shape)), e.like("negate", made), made)
 
 
 @_handles("is_finite")
@@ -361,26 +410,31 @@ for _name, _operation in {"reduce_sum": "add", "reduce_prod": "multiply", "reduc
 def _arg(e: Emitter, eqn: Any, x: Value) -> Value:
     """A sort with one place. NaN comes first, and that is where a sort from the largest on has it."""
     (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
-    if eqn.primitive.name == "argmin":
-        if x.dtype.kind in "iub":
-            raise Unsupported(f"elements of {x.dtype}")
+    whole = x.dtype.kind in "iub"
+    smallest = eqn.primitive.name == "argmin"
+    if smallest and not whole:
         x = e.like("negate", x)
     if x.dtype == np.dtype(bool):
         x = e.convert(x, np.uint8)
     shape = [1 if d == axis else n for d, n in enumerate(x.shape)]
-    index = e.emit("sort", (x,), f"axis = {axis}, direction = gt, count = 1, result = 1", np.int64, shape)
+    direction = "lt" if smallest and whole else "gt"
+    index = e.emit("sort", (x,), f"axis = {axis}, direction = {direction}, count = 1, result = 1", np.int64, shape)
     return e.convert(e.reshape(index, [n for d, n in enumerate(x.shape) if d != axis]), dtype)
 
 
 @_handles("sort")
 def _sort(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     p = eqn.params
-    if p["num_keys"] != 1:
-        raise Unsupported(f"{p['num_keys']} keys")
     axis = p["dimension"]
     order = f"axis = {axis}, direction = lt, count = -1"
-    key, index = e.emit_many("sort", x[:1], order, [(x[0].dtype, x[0].shape), (np.int64, x[0].shape)])
-    return [key] + [_index.along(e, v, index, axis) for v in x[1:]]
+    index = None
+    for key in x[p["num_keys"] - 1::-1]:  # the last key first: later orders are stable
+        turned = key if index is None else _index.along(e, key, index, axis)
+        turned = e.convert(turned, np.uint8) if key.dtype == np.dtype(bool) else turned
+        made, again = e.emit_many("sort", (turned,), order, [(turned.dtype, key.shape), (np.int64, key.shape)])
+        index = again if index is None else _index.along(e, index, again, axis)
+    first = e.convert(made, x[0].dtype)
+    return [first] + [_index.along(e, v, index, axis) for v in x[1:]]
 
 
 @_handles("top_k")
