@@ -781,11 +781,17 @@ symplex_code symplex_module_axis(const symplex_module *module, size_t index, uin
     }
     sx_ctx cx;
     sxc_call_begin(&cx);
-    *result = (symplex_axis){.symbol = SYMPLEX_NO_TENSOR};
+    *result = (symplex_axis){.symbol = SYMPLEX_NO_TENSOR, .other = SYMPLEX_NO_TENSOR};
     if (symplex_module_terms(module, index, axis, result, 1) > 1) {
         result->scale = 0;
+        result->other = SYMPLEX_NO_TENSOR;
     }
     return sxc_call_finish(&cx, SX_OK, error);
+}
+
+static size_t symbol_number(uint32_t symbol)
+{
+    return symbol == SX_MODULE_NONE ? SYMPLEX_NO_TENSOR : symbol;
 }
 
 size_t symplex_module_terms(const symplex_module *module, size_t index, uint32_t axis,
@@ -803,8 +809,9 @@ size_t symplex_module_terms(const symplex_module *module, size_t index, uint32_t
             continue;
         }
         if (found < count) {
-            bool number = row[i].symbol == SX_MODULE_NONE;
-            terms[found] = (symplex_axis){number ? SYMPLEX_NO_TENSOR : row[i].symbol, row[i].scale};
+            terms[found] = (symplex_axis){.symbol = symbol_number(row[i].symbol),
+                                          .scale = row[i].scale,
+                                          .other = symbol_number(row[i].other)};
         }
         found++;
     }

@@ -304,21 +304,23 @@ SYMPLEX_API size_t symplex_module_symbol_count(const symplex_module *module);
 /* SYMPLEX_USAGE: no symbol of that number. */
 SYMPLEX_API symplex_code symplex_module_symbol(const symplex_module *module, size_t index,
                                                symplex_symbol *symbol, symplex_error *error);
-/* How an extent of an input or output follows a symbol: it is `scale` times the value. A sum, such as past + 1, has the
- * first of its symbols, and 0 as `scale`: symplex_module_terms has what is added. */
+/* How an extent of an input or output follows symbols: it is `scale` times the value of one, or times the product of
+ * two, such as batch * seq. A sum, such as past + 1, has the first of its symbols, and 0 as `scale`:
+ * symplex_module_terms has what is added. */
 typedef struct {
     size_t symbol; /* its number; SYMPLEX_NO_TENSOR: the extent is always the same */
     int64_t scale; /* 0 where there is no symbol, and of a sum */
+    size_t other;  /* the second factor, maybe the same symbol; SYMPLEX_NO_TENSOR: none */
 } symplex_axis;
 /* Dimension `axis`, from 0, of a tensor. Whoever has an input at hand learns the values of the symbols from its shape.
  *   errors   SYMPLEX_USAGE no tensor of that number, or no dimension */
 SYMPLEX_API symplex_code symplex_module_axis(const symplex_module *module, size_t index,
                                              uint32_t axis, symplex_axis *result,
                                              symplex_error *error);
-/* What adds up to the extent of dimension `axis`, from 0, of a tensor: multiples of symbols, and at most one number
- * (symbol SYMPLEX_NO_TENSOR; it may be below 0), which is the last one. past + seq - 1 has three. Returns how many
- * there are, 0 where the extent is always the same or there is no such dimension, and writes the first `count` of
- * them to `terms`, which may be NULL if `count` is 0. */
+/* What adds up to the extent of dimension `axis`, from 0, of a tensor: multiples of symbols and of products of two,
+ * and at most one number (symbol SYMPLEX_NO_TENSOR; it may be below 0), which is the last one. past + seq - 1 has
+ * three. Returns how many there are, 0 where the extent is always the same or there is no such dimension, and writes
+ * the first `count` of them to `terms`, which may be NULL if `count` is 0. */
 SYMPLEX_API size_t symplex_module_terms(const symplex_module *module, size_t index, uint32_t axis,
                                         symplex_axis *terms, size_t count);
 /* Gives symbols their values: all of `dims`, or none of them if one is refused. A module runs when every symbol has a

@@ -190,7 +190,8 @@ void sx_pipe_put_follows(sx_pipe *pipe, uint32_t part, const int64_t follows[3])
                                     .dimension = d,
                                     .symbol = pipe->steady->symbol[0],
                                     .scale = follows[d],
-                                    .divisor = 1};
+                                    .divisor = 1,
+                                    .other = SX_MODULE_NONE};
             sx_buf_put(&pipe->part_extent, &row, sizeof(row));
         }
     }

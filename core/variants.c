@@ -312,8 +312,37 @@ static uint32_t symbol_of(const sx_pipe *pipe, uint32_t symbol)
     return s;
 }
 
+/* A term of an extent as a row of EXTENTS: a number times the values of the symbols of the request that have several,
+ * at most two. false: there are more, or the number overflows. */
+static bool read_term(const sx_pipe *pipe, const sx_term *term, sx_module_extent *row)
+{
+    bool ok = true;
+    *row = (sx_module_extent){
+        .symbol = SX_MODULE_NONE, .other = SX_MODULE_NONE, .scale = term->scale, .divisor = 1};
+    for (uint32_t k = 0; k < SX_FACTORS_MAX && term->factor[k] != SX_NO_SYMBOL; k++) {
+        uint32_t symbol = symbol_of(pipe, term->factor[k]);
+        const sx_pipe_values *values = &pipe->variants->symbol[symbol];
+        if (sx_pipe_is_fixed(values)) {
+            ok = ok && sx_mul_i64(row->scale, values->piece[0].low, &row->scale);
+        } else if (row->symbol == SX_MODULE_NONE) {
+            row->symbol = symbol;
+        } else {
+            ok = ok && row->other == SX_MODULE_NONE;
+            row->other = row->symbol > symbol ? row->symbol : symbol;
+            row->symbol = row->symbol > symbol ? symbol : row->symbol;
+        }
+    }
+    return ok;
+}
+
+static bool ascends(const sx_module_extent *a, const sx_module_extent *b)
+{
+    return a->symbol != b->symbol ? a->symbol < b->symbol : a->other < b->other;
+}
+
 /* An extent of the program as rows of EXTENTS: so many times the value of each symbol of the request that has several,
- * and a number. false: it follows a product of two of them, or is less for larger values; *symbol is one of these. */
+ * or of two of them, and a number. false: it follows a product of three, or is less for larger values; *symbol is one
+ * of these. */
 static bool read_extent(const sx_pipe *pipe, sx_dim dim, sx_module_extent *row, uint32_t *count,
                         uint32_t *symbol)
 {
@@ -324,26 +353,20 @@ static bool read_extent(const sx_pipe *pipe, sx_dim dim, sx_module_extent *row, 
     *symbol = SX_MODULE_NONE;
     SX_ASSERT(ok); /* the program has been checked */
     for (uint32_t i = 0; i < p.count; i++) {
-        int64_t product = p.term[i].scale;
-        uint32_t follows = SX_MODULE_NONE, at = 0;
-        for (uint32_t k = 0; k < SX_FACTORS_MAX && p.term[i].factor[k] != SX_NO_SYMBOL; k++) {
-            uint32_t s = symbol_of(pipe, p.term[i].factor[k]);
-            const sx_pipe_values *values = &pipe->variants->symbol[s];
-            bool fixed = sx_pipe_is_fixed(values);
-            ok = ok && (fixed ? sx_mul_i64(product, values->piece[0].low, &product)
-                              : follows == SX_MODULE_NONE);
-            follows = fixed ? follows : s;
-        }
-        while (at < *count && row[at].symbol < follows) {
+        sx_module_extent more;
+        uint32_t at = 0;
+        ok = read_term(pipe, &p.term[i], &more) && ok;
+        while (at < *count && ascends(&row[at], &more)) {
             at++;
         }
-        if (at == *count || row[at].symbol != follows) {
-            memmove(&row[at + 1], &row[at], (*count - at) * sizeof(*row));
-            row[at] = (sx_module_extent){.symbol = follows, .divisor = 1};
-            (*count)++;
+        *symbol = more.symbol != SX_MODULE_NONE ? more.symbol : *symbol;
+        if (at < *count && !ascends(&more, &row[at])) { /* the same symbols */
+            ok = ok && sx_add_i64(row[at].scale, more.scale, &row[at].scale);
+            continue;
         }
-        ok = ok && sx_add_i64(row[at].scale, product, &row[at].scale);
-        *symbol = follows != SX_MODULE_NONE ? follows : *symbol;
+        memmove(&row[at + 1], &row[at], (*count - at) * sizeof(*row));
+        row[at] = more;
+        (*count)++;
     }
     uint32_t left = 0;
     for (uint32_t i = 0; i < *count; i++) {

@@ -26,7 +26,7 @@
 #include "protocol/arch.h"
 
 #define SX_MODULE_MAGIC "SXMODULE"
-#define SX_MODULE_VERSION 11u
+#define SX_MODULE_VERSION 12u
 #define SX_MODULE_BYTES_MAX ((uint64_t)64 << 30)
 /* Version of the numerics contract: kernels of one version and one numerics id give equal bits. */
 #define SX_NUMERICS_VERSION 1u
@@ -157,19 +157,21 @@ typedef struct {
     double flops, cost_ns, floor_ns; /* of one run; as in sx_module_info */
 } sx_module_variant;
 
-/* What follows a symbol: its extent is scale * value / divisor, rounded up. In the record itself stands the
- * largest that this can be. Rows ascend by (what, index, dimension, symbol). A dimension of a tensor may have several
- * rows, with different symbols, and a last one with SX_MODULE_NONE in place of one, whose scale is a number that may be
- * below 0: its extent is the sum of them all, such as past + seq - 1. */
+/* What follows symbols: its extent is scale * value / divisor, rounded up. The value is that of `symbol`, or the
+ * product of it and that of `other`, which is no lesser number and may be the same; SX_MODULE_NONE: there is none. In
+ * the record itself stands the largest that this can be. Rows ascend by (what, index, dimension, symbol, other). A
+ * dimension of a tensor may have several rows, with different symbols, and a last one with SX_MODULE_NONE in place of
+ * them, whose scale is a number that may be below 0: its extent is the sum of them all, as batch * seq + seq - 1. */
 typedef enum {
     SX_EXTENT_TENSOR, /* dimension `dimension` of tensor `index`, an input or output; at least 1; divisor 1 */
-    SX_EXTENT_PART, /* grid dimension `dimension` of part `index` */
-    SX_EXTENT_LOOP, /* how often launch `index` repeats its body; dimension 0 */
+    SX_EXTENT_PART, /* grid dimension `dimension` of part `index`; a single symbol */
+    SX_EXTENT_LOOP, /* how often launch `index` repeats its body; dimension 0; a single symbol */
     SX_EXTENT_KIND_COUNT
 } sx_module_extent_kind;
 typedef struct {
     uint32_t what, index, dimension, symbol;
-    int64_t scale, divisor;
+    int64_t scale;
+    uint32_t divisor, other;
 } sx_module_extent;
 
 /* A number that follows the value of its case: (scale * value + offset) / modulus, which leaves no remainder. */

@@ -302,7 +302,7 @@ static bool same_shape(const sx_module *module, uint32_t a, uint32_t b)
     }
     for (uint32_t k = 0; same && k < of_x; k++) {
         same = p[k].dimension == q[k].dimension && p[k].symbol == q[k].symbol &&
-               p[k].scale == q[k].scale;
+               p[k].other == q[k].other && p[k].scale == q[k].scale;
     }
     return same;
 }
@@ -387,13 +387,21 @@ static bool is_same_extent(const sx_module_extent *a, const sx_module_extent *b)
 
 static bool ascends(const sx_module_extent *a, const sx_module_extent *b)
 {
-    const uint32_t x[] = {a->what, a->index, a->dimension, a->symbol};
-    const uint32_t y[] = {b->what, b->index, b->dimension, b->symbol};
+    const uint32_t x[] = {a->what, a->index, a->dimension, a->symbol, a->other};
+    const uint32_t y[] = {b->what, b->index, b->dimension, b->symbol, b->other};
     uint32_t k = 0;
-    while (k < 3 && x[k] == y[k]) {
+    while (k < 4 && x[k] == y[k]) {
         k++;
     }
     return x[k] < y[k] && (k < 3 || a->what == SX_EXTENT_TENSOR);
+}
+
+/* The least or the highest value of a symbol; 1 where there is none. */
+static int64_t end_of(const sx_module *module, uint32_t symbol, bool most)
+{
+    return symbol == SX_MODULE_NONE ? 1
+           : most                   ? sx_module_symbol_high(module, symbol)
+                                    : sx_module_symbol_low(module, symbol);
 }
 
 /* What the rows of one extent add up to, of which `last` is the last one and all have been looked at, for the least or
@@ -404,16 +412,24 @@ static bool add_rows(const sx_module *module, uint64_t last, bool most, int64_t 
     *sum = 0;
     for (uint64_t i = last; fits && more; i--) {
         const sx_module_extent *row = &module->extent[i];
-        int64_t product = row->scale;
-        if (row->symbol != SX_MODULE_NONE) {
-            int64_t value = most ? sx_module_symbol_high(module, row->symbol)
-                                 : sx_module_symbol_low(module, row->symbol);
-            fits = sx_mul_i64(row->scale, value, &product);
-        }
-        fits = fits && sx_add_i64(*sum, product, sum);
+        int64_t product;
+        fits = sx_module_extent_product(row, end_of(module, row->symbol, most),
+                                        end_of(module, row->other, most), &product) &&
+               sx_add_i64(*sum, product, sum);
         more = i > 0 && is_same_extent(row, row - 1);
     }
     return fits;
+}
+
+/* Symbols that there are, the lesser number first, and two only for tensors; a number has none. */
+static bool has_symbols(const sx_module *module, const sx_module_extent *row, bool number)
+{
+    if (row->other != SX_MODULE_NONE &&
+        (row->what != SX_EXTENT_TENSOR || row->other >= module->symbol_count ||
+         row->other < row->symbol)) {
+        return false;
+    }
+    return number || (row->symbol < module->symbol_count && row->scale >= 1);
 }
 
 static sx_code check_extent(sx_ctx *cx, const sx_module *module, uint64_t index)
@@ -422,22 +438,25 @@ static sx_code check_extent(sx_ctx *cx, const sx_module *module, uint64_t index)
     int64_t repeats = 0, least = 0, most = 0;
     bool again = index > 0 && is_same_extent(&module->extent[index - 1], row);
     bool number = again && row->symbol == SX_MODULE_NONE && row->scale != 0;
-    bool fits = row->what < SX_EXTENT_KIND_COUNT && row->divisor >= 1 &&
-                (number || (row->symbol < module->symbol_count && row->scale >= 1));
+    bool fits =
+        row->what < SX_EXTENT_KIND_COUNT && row->divisor >= 1 && has_symbols(module, row, number);
     const int64_t *record = fits ? record_of(module, row, &repeats) : NULL;
     if (record == NULL || (index > 0 && !ascends(&module->extent[index - 1], row))) {
         return BAD(cx, "extent", index,
-                   "row %u of dimension %u of kind %u follows symbol %u by %lld / %lld", row->index,
-                   row->dimension, row->what, row->symbol, I(row->scale), I(row->divisor));
+                   "row %u of dimension %u of kind %u follows symbols %u and %u by %lld / %u",
+                   row->index, row->dimension, row->what, row->symbol, row->other, I(row->scale),
+                   row->divisor);
     }
     if (index + 1 < module->extent_count && is_same_extent(row, row + 1)) {
         return SX_OK; /* looked at with the last of them */
     }
     if (!add_rows(module, index, true, &most) || !add_rows(module, index, false, &least) ||
-        sx_ceil_div_i64(most, row->divisor) != *record || least < 1) {
+        most > INT64_MAX - row->divisor || sx_ceil_div_i64(most, row->divisor) != *record ||
+        least < 1) {
         return BAD(cx, "extent", index,
-                   "%lld / %lld of symbol %u: %lld to %lld, the record has %lld", I(row->scale),
-                   I(row->divisor), row->symbol, I(least), I(most), I(*record));
+                   "%lld / %u of symbols %u and %u: %lld to %lld, the record has %lld",
+                   I(row->scale), row->divisor, row->symbol, row->other, I(least), I(most),
+                   I(*record));
     }
     return SX_OK;
 }

@@ -13,6 +13,10 @@ sx_code sx_module_check_records(sx_ctx *cx, const sx_module *module);
 bool sx_module_same_bytes(const sx_module *module, uint32_t a, uint32_t b);
 /* Does an extent of the tensor follow a symbol? */
 bool sx_module_follows_symbol(const sx_module *module, uint32_t tensor);
+/* module_variant.c: what a row of EXTENTS makes of the values of its symbols, before it is divided; false: overflow.
+ * The value of a symbol that the row does not have is not looked at. */
+bool sx_module_extent_product(const sx_module_extent *extent, int64_t value, int64_t other,
+                              int64_t *product);
 /* module_launch.c: the launches of every variant, and which tensors they read and write. */
 sx_code sx_module_check_launches(sx_ctx *cx, const sx_module *module);
 /* module_mesh.c: the axes of the mesh; and a collective, whose arguments are tensors, against them. */

@@ -27,9 +27,12 @@ static const sx_module_tensor *tensor_of(const place *p, uint32_t arg)
     return &p->module->tensor[p->arg[arg]];
 }
 
-/* The least or the largest value that the guards of the variant leave a symbol. */
+/* The least or the largest value that the guards of the variant leave a symbol; 1 where there is none. */
 static int64_t value_of(const place *p, uint32_t symbol, bool most)
 {
+    if (symbol == SX_MODULE_NONE) {
+        return 1;
+    }
     const sx_module_symbol *s = &p->module->symbol[symbol];
     int64_t low = p->module->range[s->range_first].low;
     int64_t high = p->module->range[s->range_first + s->range_count - 1].high;
@@ -59,13 +62,13 @@ static uint64_t bytes_of(const place *p, uint32_t tensor, bool most)
         int64_t extent = 0;
         bool follows = false;
         for (uint32_t i = 0; i < rows; i++) {
-            int64_t product = row[i].scale;
-            bool number = row[i].symbol == SX_MODULE_NONE;
+            int64_t product;
             if (row[i].dimension != d) {
                 continue;
             }
             follows = true;
-            if ((!number && !sx_mul_i64(product, value_of(p, row[i].symbol, most), &product)) ||
+            if (!sx_module_extent_product(&row[i], value_of(p, row[i].symbol, most),
+                                          value_of(p, row[i].other, most), &product) ||
                 !sx_add_i64(extent, product, &extent)) {
                 return most ? UINT64_MAX : 0;
             }

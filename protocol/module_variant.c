@@ -72,15 +72,27 @@ const sx_module_cubin *sx_module_cubin_of(const sx_module *module, uint32_t part
     return row != NULL && row->part == part && row->level == level ? row : NULL;
 }
 
+bool sx_module_extent_product(const sx_module_extent *extent, int64_t value, int64_t other,
+                              int64_t *product)
+{
+    bool fits = true;
+    *product = extent->scale;
+    if (extent->symbol != SX_MODULE_NONE) {
+        fits = sx_mul_i64(*product, value, product);
+    }
+    if (extent->other != SX_MODULE_NONE) {
+        fits = fits && sx_mul_i64(*product, other, product);
+    }
+    return fits;
+}
+
 int64_t sx_module_extent_of(const sx_module_extent *extent, const int64_t *value)
 {
     int64_t product = 0;
-    if (extent->symbol == SX_MODULE_NONE) {
-        return extent->scale;
-    }
-    bool fits = sx_mul_i64(extent->scale, value[extent->symbol],
-                           &product); /* the check of the module said so */
-    SX_ASSERT(fits && extent->divisor > 0);
+    bool fits = sx_module_extent_product(
+        extent, extent->symbol != SX_MODULE_NONE ? value[extent->symbol] : 1,
+        extent->other != SX_MODULE_NONE ? value[extent->other] : 1, &product);
+    SX_ASSERT(fits && extent->divisor > 0); /* the check of the module said so */
     return sx_ceil_div_i64(product, extent->divisor);
 }
 

@@ -110,8 +110,12 @@ static void put_extents(const sx_module *module, sx_buf *out)
             sx_buf_print(out, "%lld * ", (long long)row->scale);
         }
         sxc_put_plain(out, text_of(module, module->symbol[row->symbol].name));
+        if (row->other != SX_MODULE_NONE) {
+            sx_buf_put_text(out, " * ");
+            sxc_put_plain(out, text_of(module, module->symbol[row->other].name));
+        }
         if (row->divisor > 1) {
-            sx_buf_print(out, " / %lld, rounded up", (long long)row->divisor);
+            sx_buf_print(out, " / %u, rounded up", row->divisor);
         }
         sx_buf_put_u8(out, '\n');
     }

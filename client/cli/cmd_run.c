@@ -505,25 +505,34 @@ static sx_code check(session *s)
 }
 
 /* The one symbol without a value in the rows of a dimension, which are a sum, gets that which makes it `extent`; where
- * there are more, or none does, nothing is set. */
+ * there are more, its square is one of them, or no value does, nothing is set. */
 static sx_code solve_extent(session *s, const sx_module_extent *row, uint64_t count, int64_t extent,
                             bool *changed)
 {
-    const sx_module_extent *open = NULL;
-    uint32_t open_count = 0;
+    uint32_t open = SX_MODULE_NONE;
+    int64_t each = 0; /* what a unit of its value adds */
+    bool one = true;
     for (uint64_t i = 0; i < count; i++) {
-        int64_t value = row[i].symbol == SX_MODULE_NONE ? 1 : sxr_extent(s->program, row[i].symbol);
-        open = value == 0 ? &row[i] : open;
-        open_count += value == 0 ? 1 : 0;
-        extent -= row[i].scale * value;
+        const uint32_t symbol[] = {row[i].symbol, row[i].other};
+        uint32_t its = SX_MODULE_NONE;
+        int64_t product = row[i].scale; /* at most the extent of the highest values */
+        for (uint32_t k = 0; k < SX_COUNT(symbol); k++) {
+            int64_t value = symbol[k] == SX_MODULE_NONE ? 1 : sxr_extent(s->program, symbol[k]);
+            if (value == 0) {
+                one = one && its == SX_MODULE_NONE && (open == SX_MODULE_NONE || open == symbol[k]);
+                its = open = symbol[k];
+            }
+            product *= value == 0 ? 1 : value;
+        }
+        each += its != SX_MODULE_NONE ? product : 0;
+        extent -= its != SX_MODULE_NONE ? 0 : product;
     }
-    if (open_count != 1 || extent <= 0 || extent % open->scale != 0) {
+    if (!one || open == SX_MODULE_NONE || extent <= 0 || extent % each != 0) {
         return SX_OK; /* a file that does not fit is refused when it is loaded */
     }
     *changed = true;
     return sxr_set_extent(s->cli->cx, s->program,
-                          sx_module_string(s->module, s->module->symbol[open->symbol].name),
-                          extent / open->scale);
+                          sx_module_string(s->module, s->module->symbol[open].name), extent / each);
 }
 
 /* Symbols that --dim does not tell are what the files of inputs make them. */

@@ -209,7 +209,7 @@ sx_code sxr_set_extent(sx_ctx *cx, sxr_program *program, sx_span name, int64_t v
     program->value[symbol] = value;
     for (uint64_t i = 0; i < module->extent_count; i++) {
         const sx_module_extent *row = &module->extent[i];
-        if (row->what == SX_EXTENT_TENSOR && row->symbol == symbol) {
+        if (row->what == SX_EXTENT_TENSOR && (row->symbol == symbol || row->other == symbol)) {
             program->tensor[row->index] = NULL;
             if (program->device != NULL) {
                 sxr_device_bound(program, row->index);

@@ -407,6 +407,7 @@ START_TEST(extents_have_terms)
     ck_assert_uint_eq(symplex_module_terms(module, y, 1, term, 4), 3);
     ck_assert(term[past].symbol == past && term[past].scale == 1);
     ck_assert(term[seq].symbol == seq && term[seq].scale == 2);
+    ck_assert_uint_eq(term[seq].other, SYMPLEX_NO_TENSOR);
     ck_assert(term[2].symbol == SYMPLEX_NO_TENSOR && term[2].scale == -1);
     ck_assert(term[3].symbol == 0 && term[3].scale == 0);
     ck_ok(symplex_module_axis(module, y, 1, &axis, &error));
@@ -419,6 +420,47 @@ START_TEST(extents_have_terms)
     ck_assert_uint_eq(symplex_module_terms(module, y, 2, term, 4), 0);
     ck_assert_uint_eq(symplex_module_terms(module, y, 3, term, 4), 0);
     ck_assert_uint_eq(symplex_module_terms(module, SYMPLEX_NO_TENSOR, 0, term, 4), 0);
+    symplex_module_close(module);
+}
+END_TEST
+
+/* past*seq + 3*seq*seq, and a product alone. */
+START_TEST(extents_have_products)
+{
+    static const char text[] =
+        "sx 1\ngraph \"products\" (past in [1, 4], seq in [1, 3]) {\n"
+        "    %x = parameter {name = \"x\", weight = 0} : f32[past*seq + 3*seq*seq, 5*past*seq]\n"
+        "    %y = add(%x, %x) : f32[past*seq + 3*seq*seq, 5*past*seq]\n"
+        "    return %y as \"y\"\n}\n";
+    const symplex_interval interval[] = {{"past", 1, 4}, {"seq", 1, 3}};
+    symplex_program program = {.bytes = text,
+                               .size = sizeof(text) - 1,
+                               .target = TARGET,
+                               .intervals = interval,
+                               .interval_count = SX_COUNT(interval)};
+    symplex_axis term[2], axis;
+    symplex_module *module;
+    symplex_symbol symbol;
+    symplex_tensor tensor;
+    void *bytes;
+    size_t size;
+    ck_ok(symplex_compile(client, &program, &bytes, &size, NULL, &error));
+    ck_ok(symplex_module_open(bytes, size, 1, &module, &error));
+    symplex_free(bytes);
+    size_t x = symplex_module_find(module, SYMPLEX_INPUT_TENSOR, "x");
+    ck_ok(symplex_module_symbol(module, 0, &symbol, &error));
+    size_t seq = strcmp(symbol.name, "past") == 0 ? 1 : 0;
+    ck_assert_uint_eq(symplex_module_terms(module, x, 0, term, 2), 2);
+    size_t square = term[0].symbol == term[0].other ? 0 : 1;
+    ck_assert(term[square].symbol == seq && term[square].other == seq && term[square].scale == 3);
+    ck_assert(term[1 - square].symbol == 0 && term[1 - square].other == 1);
+    ck_assert_int_eq(term[1 - square].scale, 1);
+    ck_ok(symplex_module_axis(module, x, 1, &axis, &error));
+    ck_assert(axis.symbol == 0 && axis.other == 1 && axis.scale == 5);
+    const symplex_dim dims[] = {{"past", 4}, {"seq", 2}};
+    ck_ok(symplex_module_choose(module, dims, SX_COUNT(dims), &error));
+    ck_ok(symplex_module_tensor(module, x, &tensor, &error));
+    ck_assert(tensor.shape[0] == 4 * 2 + 3 * 2 * 2 && tensor.shape[1] == 5 * 4 * 2);
     symplex_module_close(module);
 }
 END_TEST
@@ -808,6 +850,7 @@ int main(void)
     tcase_add_test(all, callers_may_be_large);
     tcase_add_test(all, text_from_memory_and_nobody_answers);
     tcase_add_test(all, extents_have_terms);
+    tcase_add_test(all, extents_have_products);
     tcase_add_test(all, one_module_for_an_interval);
     tcase_add_test(all, wrong_programs);
     tcase_add_test(all, long_refusals_are_there_as_a_whole);

@@ -28,6 +28,34 @@ static const char layer[] =
     "%7 = softmax(%6) {axis = 2} : f32[batch, seq, 40]\n"
     "return %7 as \"y\"\n}\n";
 
+/* Extents that are products of both, and sums of products: of an input and of each output. */
+static const char flat[] =
+    "sx 1\ngraph \"flat\" (batch in [1, 64], seq in [1, 512]) {\n"
+    "%x = parameter {name = \"x\", weight = 0} : f32[batch*seq, 24]\n"
+    "%t = parameter {name = \"t\", weight = 0} : f32[batch, seq, 20]\n"
+    "%w = parameter {name = \"w\", weight = 1} : f32[24, 20]\n"
+    "%0 = dot_general(%x, %w) {lhs_contract = [1], rhs_contract = [0]} : f32[batch*seq, 20]\n"
+    "%1 = softmax(%0) {axis = 1} : f32[batch*seq, 20]\n"
+    "%2 = reduce(%1) {reducer = add, dims = [0]} : f32[20]\n"
+    "%3 = reduce(%1) {reducer = maximum, dims = [1]} : f32[batch*seq]\n"
+    "%4 = reshape(%1) : f32[batch, seq, 20]\n"
+    "%5 = add(%4, %t) : f32[batch, seq, 20]\n"
+    "%6 = reshape(%5) : f32[20*batch*seq]\n"
+    "return %1 as \"s\", %2 as \"m\", %3 as \"l\", %6 as \"y\"\n}\n";
+static const char squares[] =
+    "sx 1\ngraph \"squares\" (batch in [1, 64], seq in [1, 512]) {\n"
+    "%x = parameter {name = \"x\", weight = 0} : f32[batch, seq, 8]\n"
+    "%0 = dot_general(%x, %x) {lhs_batch = [0], rhs_batch = [0], lhs_contract = [2], "
+    "rhs_contract = [2]} : f32[batch, seq, seq]\n"
+    "%1 = reshape(%0) : f32[batch, seq*seq]\n"
+    "%2 = reshape(%x) : f32[batch, 8*seq]\n"
+    "%3 = concatenate(%2, %1) {axis = 1} : f32[batch, seq*seq + 8*seq]\n"
+    "return %3 as \"y\"\n}\n";
+static const char cubes[] = "sx 1\ngraph \"cubes\" (batch in [1, 64], seq in [1, 512]) {\n"
+                            "%x = parameter {name = \"x\", weight = 0} : f32[batch, seq, seq]\n"
+                            "%0 = reshape(%x) : f32[batch*seq*seq]\n"
+                            "return %0 as \"y\"\n}\n";
+
 #define NAME(name_) .name = SX_SPAN_LITERAL(name_)
 
 static sx_ctx cx;
@@ -60,6 +88,56 @@ START_TEST(test_every_pair)
     const sx_core_request request = request_of(layer, _i, interval);
     sx_test_intervals t = {.variants = 1};
     sx_test_compare_intervals(&cx, &request, &t);
+}
+END_TEST
+
+START_TEST(test_products)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    const sx_interval interval[] = {{NAME("batch"), 1, 9}, {NAME("seq"), 1, 70}};
+    const sx_core_request request = request_of(flat, _i, interval);
+    sx_test_intervals t = {.points = 40, .variants = 1};
+    sx_test_compare_intervals(&cx, &request, &t);
+}
+END_TEST
+
+START_TEST(test_squares)
+{
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    const sx_interval interval[] = {{NAME("seq"), 2, 5}, {NAME("batch"), 1, 3}};
+    const sx_core_request request = request_of(squares, _i, interval);
+    sx_test_intervals t = {.points = 0, .variants = 12};
+    sx_test_compare_intervals(&cx, &request, &t);
+}
+END_TEST
+
+/* What is of three symbols has no row of the module. With one value for one of them the square of the other is left. */
+START_TEST(test_cubes)
+{
+    const sx_interval interval[] = {{NAME("batch"), 1, 9}, {NAME("seq"), 2, 3}};
+    sx_core_request request = request_of(cubes, 0, interval);
+    sx_buf module;
+    sx_buf_init(&module, (size_t)1 << 26);
+    ck_sx_fails(&cx, sx_test_compile_request(&cx, &request, &module), SX_UNIMPLEMENTED,
+                "an extent of \"y\" is batch*seq*seq: give \"batch\" one value");
+    const sx_binding batch = {NAME("batch"), .value = 3};
+    request.binding = &batch;
+    request.binding_count = 1;
+    request.interval = &interval[1];
+    request.interval_count = 1;
+    ck_sx_ok(&cx, sx_test_compile_request(&cx, &request, &module));
+    sxr_program *program;
+    ck_sx_ok(&cx, sxr_open_bytes(&cx, sx_buf_span(&module), NULL, &program));
+    for (int64_t seq = 2; seq <= 3; seq++) {
+        ck_sx_ok(&cx, sxr_set_extent(&cx, program, SX_SPAN_LITERAL("seq"), seq));
+        ck_assert_int_eq(sxr_shape(program, 1)[0], 3 * seq * seq);
+    }
+    sxr_close(program);
+    sx_buf_fini(&module);
 }
 END_TEST
 
@@ -148,5 +226,12 @@ int main(void)
     tcase_add_loop_test(cases, test_encoder_along_its_positions, 0, 2);
     tcase_add_loop_test(cases, test_corners_and_outside, 0, 2);
     suite_add_tcase(suite, cases);
+    TCase *products = tcase_create("products");
+    tcase_set_timeout(products, 500);
+    tcase_add_checked_fixture(products, setup, teardown);
+    tcase_add_loop_test(products, test_products, 0, 2);
+    tcase_add_loop_test(products, test_squares, 0, 2);
+    tcase_add_test(products, test_cubes);
+    suite_add_tcase(suite, products);
     return sx_test_main(suite);
 }

@@ -156,9 +156,9 @@ static void put_rich_variants(sx_gen_module_tables *t)
     t->variant[1].guard_count = 1;
     t->variant[1].persistent_offset = 128;
     t->variant[1].persistent_bytes = 64;
-    t->extent[0] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_X, 0, 0, 1, 1};
-    t->extent[1] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_Y, 0, 0, 1, 1};
-    t->extent[2] = (sx_module_extent){SX_EXTENT_PART, 0, 2, 0, 1, 1};
+    t->extent[0] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_X, 0, 0, 1, 1, SX_MODULE_NONE};
+    t->extent[1] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_Y, 0, 0, 1, 1, SX_MODULE_NONE};
+    t->extent[2] = (sx_module_extent){SX_EXTENT_PART, 0, 2, 0, 1, 1, SX_MODULE_NONE};
     t->extents = 3;
 }
 
@@ -230,8 +230,10 @@ void sx_gen_module_make_shared(sx_gen_module_tables *t)
     t->symbol[0] = (sx_module_symbol){.name = {9, 1}, .range_count = 1};
     t->range[0] = (sx_module_range){1, 2, 1};
     t->symbols = t->ranges = 1;
-    t->extent[0] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_SHARED_X, 0, 0, 1, 1};
-    t->extent[1] = (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_SHARED_Y, 0, 0, 1, 1};
+    t->extent[0] =
+        (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_SHARED_X, 0, 0, 1, 1, SX_MODULE_NONE};
+    t->extent[1] =
+        (sx_module_extent){SX_EXTENT_TENSOR, SX_GEN_SHARED_Y, 0, 0, 1, 1, SX_MODULE_NONE};
     t->extents = 2;
     t->guards = 2;
     for (uint32_t v = 0; v < 2; v++) {

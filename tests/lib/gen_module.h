@@ -11,7 +11,7 @@ typedef struct {
     sx_module_range range[4];
     sx_module_variant variant[3];
     sx_module_guard guard[8];
-    sx_module_extent extent[4];
+    sx_module_extent extent[5];
     sx_module_tensor tensor[12];
     sx_module_kernel kernel[4];
     sx_module_part part[4];

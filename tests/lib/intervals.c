@@ -60,7 +60,28 @@ static void emulate(sx_ctx *cx, sxr_executor *executor)
     }
 }
 
-/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer. */
+static sx_span name_of(const sx_module *module, uint32_t tensor)
+{
+    return sx_module_string(module, module->tensor[tensor].name);
+}
+
+/* The first output by name, or the next one behind `last`; SX_MODULE_NONE: there is none. */
+static uint32_t next_output(const sx_module *module, uint32_t last)
+{
+    uint32_t next = SX_MODULE_NONE;
+    for (uint32_t i = 0; i < module->tensor_count; i++) {
+        sx_span name = name_of(module, i);
+        if (module->tensor[i].place == SX_TENSOR_OUTPUT &&
+            (last == SX_MODULE_NONE || sx_span_compare(name, name_of(module, last)) > 0) &&
+            (next == SX_MODULE_NONE || sx_span_compare(name, name_of(module, next)) < 0)) {
+            next = i;
+        }
+    }
+    return next;
+}
+
+/* Runs a program for these extents on the values that sx_test_fill draws; all outputs into one buffer, in the order
+ * of their names. */
 static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uint32_t symbols,
                 const int64_t *value, sx_buf *out)
 {
@@ -77,10 +98,8 @@ static void run(sx_ctx *cx, sxr_program *program, const sx_interval *symbol, uin
         ck_sx_ok(cx, sxr_run(cx, program, NULL));
     }
     sxr_executor_fini(&executor);
-    for (uint32_t i = 0; i < module->tensor_count; i++) {
-        if (module->tensor[i].place == SX_TENSOR_OUTPUT) {
-            sx_buf_put(out, sxr_memory(program, i), (size_t)sxr_size(program, i));
-        }
+    for (uint32_t i = SX_MODULE_NONE; (i = next_output(module, i)) != SX_MODULE_NONE;) {
+        sx_buf_put(out, sxr_memory(program, i), (size_t)sxr_size(program, i));
     }
 }
 

@@ -108,10 +108,10 @@ static void mend(front *f)
 }
 
 #define LAYOUT_FAULTS(FAULT)                                                                    \
-    FAULT(old_version, f->header.version = 10,                                                  \
-          "module format 10, this program reads 11; compile it again")                          \
-    FAULT(new_version, f->header.version = 12,                                                  \
-          "module format 12, this program reads 11; it was made by a newer program")            \
+    FAULT(old_version, f->header.version = 11,                                                  \
+          "module format 11, this program reads 12; compile it again")                          \
+    FAULT(new_version, f->header.version = 13,                                                  \
+          "module format 13, this program reads 12; it was made by a newer program")            \
     FAULT(magic, f->header.magic[0] = 'X', "not a module")                                      \
     FAULT(header_zero, f->header.zero[23] = 1, "byte 63 of the header is not zero")             \
     FAULT(section_count, f->header.section_count = 3, "3 sections")                             \
@@ -267,19 +267,20 @@ END_TEST
           "in place of tensor 4, as tensor 0 is")                                                  \
     FAULT(extent_what, t->extent[2].what = 3, "extent 2: row 0 of dimension 2 of kind 3")          \
     FAULT(extent_order, t->extent[1] = t->extent[0], "extent 1: row 0")                            \
-    FAULT(extent_symbol, t->extent[0].symbol = 1, "follows symbol 1")                              \
+    FAULT(extent_symbol, t->extent[0].symbol = 1, "follows symbols 1 and 4294967295 by")           \
     FAULT(extent_scale, t->extent[0].scale = 0, "by 0 / 1")                                        \
     FAULT(extent_divisor, t->extent[2].divisor = 0, "by 1 / 0")                                    \
     FAULT(extent_divided, t->extent[0].divisor = 2, "by 1 / 2")                                    \
     FAULT(extent_dimension, t->extent[0].dimension = 1, "dimension 1 of kind 0")                   \
     FAULT(extent_tensor, t->extent[1].index = SX_GEN_T, "row 6 of dimension 0")                    \
     FAULT(extent_part, t->extent[2].index = 3, "row 3 of dimension 2")                             \
-    FAULT(extent_loop, (t->extent[2] = (sx_module_extent){2, 0, 0, 0, 1, 1}), "of kind 2")         \
+    FAULT(extent_loop, (t->extent[2] = (sx_module_extent){2, 0, 0, 0, 1, 1, SX_MODULE_NONE}),      \
+          "of kind 2")                                                                             \
     FAULT(extent_largest, t->extent[0].scale = 2, "2 to 128, the record has 64")                   \
     FAULT(extent_overflow, t->extent[0].scale = INT64_MAX, "the record has 64")                    \
     FAULT(extent_number, t->extent[0].symbol = SX_MODULE_NONE, "by 1 / 1")                         \
     FAULT(extent_sum, (t->extent[1] = t->extent[0], t->extent[1].symbol = SX_MODULE_NONE),         \
-          "extent 1: 1 / 1 of symbol 4294967295: 2 to 65, the record has 64")                      \
+          "extent 1: 1 / 1 of symbols 4294967295 and 4294967295: 2 to 65, the record has 64")      \
     FAULT(extent_nothing,                                                                          \
           (t->extent[1] = t->extent[0], t->extent[1].symbol = SX_MODULE_NONE,                      \
            t->extent[1].scale = -1, t->tensor[SX_GEN_X].dim[0] = 63,                               \
@@ -663,7 +664,7 @@ static const sx_module_launch fill_of_shared = {.kind = SX_LAUNCH_FILL,
                                                 .arg_count = 1};
 static const sx_module_launch loop_in_prologue = {
     .kind = SX_LAUNCH_LOOP, .kernel = SX_MODULE_NONE, .prologue = 1, .value = 2, .body = 1};
-static const sx_module_extent grid_of_first = {SX_EXTENT_PART, 0, 2, 0, 1, 1};
+static const sx_module_extent grid_of_first = {SX_EXTENT_PART, 0, 2, 0, 1, 1, SX_MODULE_NONE};
 
 #define SHARED_FAULTS(FAULT)                                                                       \
     FAULT(other_source, t->arg[4] = SX_GEN_SHARED_C, "share, otherwise than launch 0")             \

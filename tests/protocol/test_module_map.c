@@ -133,7 +133,8 @@ START_TEST(test_a_tensor_that_follows_a_symbol)
     sx_module module;
     tables.symbol[0] = (sx_module_symbol){.name = {0, 1}, .range_count = 1};
     tables.range[0] = (sx_module_range){SX_GEN_BOXES_X_ELEMENTS, SX_GEN_BOXES_X_ELEMENTS, 1};
-    tables.extent[0] = (sx_module_extent){.what = SX_EXTENT_TENSOR, .scale = 1, .divisor = 1};
+    tables.extent[0] = (sx_module_extent){
+        .what = SX_EXTENT_TENSOR, .scale = 1, .divisor = 1, .other = SX_MODULE_NONE};
     tables.symbols = tables.ranges = tables.extents = 1;
     ck_sx_fails(&cx, decode(&module), SX_CORRUPT, "map 0: 3200 bytes from 160 on");
     tables.maps = 0;

@@ -195,7 +195,7 @@ static bool take_array(call *c, const sxp_tensor *tensor, PyObject *object, bool
                      : sxp_array_take(state, object, tensor->dtype, writable, what, array);
 }
 
-/* What extents that are sums tell, as long as one does, and whether they fit. */
+/* What extents that are sums or products tell, as long as one does, and whether they fit. */
 static bool settle_sums(call *c)
 {
     for (bool learned = c->self->sums; learned;) {

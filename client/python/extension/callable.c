@@ -33,7 +33,7 @@ static bool list_symbols(sxp_module *self)
 static bool read_axis(sxp_module *self, size_t index, uint32_t dimension, sxp_axis *axis)
 {
     size_t count = symplex_module_terms(self->module, index, dimension, NULL, 0);
-    *axis = (sxp_axis){self->term_count, count};
+    *axis = (sxp_axis){self->term_count, count, count > 1};
     if (count == 0) {
         return true;
     }
@@ -43,8 +43,9 @@ static bool read_axis(sxp_module *self, size_t index, uint32_t dimension, sxp_ax
     }
     self->term = more;
     (void)symplex_module_terms(self->module, index, dimension, more + self->term_count, count);
+    axis->sum = axis->sum || more[self->term_count].other != SYMPLEX_NO_TENSOR;
     self->term_count += count;
-    self->sums = self->sums || count > 1;
+    self->sums = self->sums || axis->sum;
     return true;
 }
 

@@ -8,6 +8,7 @@
 /* An extent as the sum of its terms, a range of those of the module. `count` 0: it is always the same. */
 typedef struct {
     size_t first, count;
+    bool sum; /* it is more than a multiple of one symbol: there are several terms, or a product */
 } sxp_axis;
 
 typedef struct {
@@ -56,7 +57,7 @@ typedef struct {
     size_t symbol_count;
     symplex_axis *term; /* of all extents that follow symbols */
     size_t term_count;
-    bool sums;          /* an extent has several terms */
+    bool sums;          /* an extent is more than a multiple of one symbol */
     sxp_weight *weight; /* [role[SYMPLEX_WEIGHT_TENSOR].count] */
     uint64_t binds;     /* counts */
     int gpu;            /* the number of the GPU that runs it; -1: the processor does */
@@ -72,7 +73,7 @@ typedef struct {
     const char *told; /* the argument whose shape told it; NULL: none did */
 } sxp_value;
 
-/* The shape of a tensor as a tuple: numbers, and texts such as "batch", "2 * batch" or "past + seq - 1". */
+/* The shape of a tensor as a tuple: numbers, and texts such as "batch", "2 * batch * seq" or "past + seq - 1". */
 PyObject *sxp_shape_text(const sxp_module *module, const sxp_tensor *tensor);
 /* The extent of a dimension where all its symbols have values; at most INT64_MAX. */
 int64_t sxp_extent_of(const sxp_module *module, const sxp_tensor *tensor, uint32_t dimension,
@@ -81,7 +82,8 @@ int64_t sxp_extent_of(const sxp_module *module, const sxp_tensor *tensor, uint32
  * tells its value. `value` may be NULL for a tensor of one shape. */
 bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
                      const sxp_what *what, sxp_value *value);
-/* The same for its extents that are sums: one in which a single symbol has no value tells it, and *learned is set. */
+/* The same for its extents that are sums or products: one in which a single symbol has no value tells it, and *learned
+ * is set. */
 bool sxp_sums_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
                     const sxp_what *what, sxp_value *value, bool *learned);
 /* Of this role; NULL with an exception. */

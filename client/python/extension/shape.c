@@ -1,17 +1,25 @@
 /* shape.c - shapes of tensors whose extents follow symbols: as text, and what the shapes of arguments tell. */
 #include "client/python/extension/callable.h"
 
-/* A term as text that stands behind others, "2 * batch" or " - 1"; takes `text`, what stands before. */
+static const char *name_of(const sxp_module *module, size_t symbol)
+{
+    return symbol == SYMPLEX_NO_TENSOR ? NULL : module->symbol[symbol].name;
+}
+
+/* A term as text that stands behind others, "2 * batch * seq" or " - 1"; takes `text`, what stands before. */
 static PyObject *with_term(const sxp_module *module, PyObject *text, const symplex_axis *term)
 {
     bool first = PyUnicode_GetLength(text) == 0;
     long long scale = term->scale < 0 && !first ? -term->scale : term->scale;
     const char *between = first ? "" : term->scale < 0 ? " - " : " + ";
-    const char *name = term->symbol == SYMPLEX_NO_TENSOR ? NULL : module->symbol[term->symbol].name;
-    PyObject *made = name == NULL ? PyUnicode_FromFormat("%U%s%lld", text, between, scale)
-                     : scale == 1
-                         ? PyUnicode_FromFormat("%U%s%s", text, between, name)
-                         : PyUnicode_FromFormat("%U%s%lld * %s", text, between, scale, name);
+    const char *name = name_of(module, term->symbol), *other = name_of(module, term->other);
+    const char *times = other != NULL ? " * " : "";
+    other = other != NULL ? other : "";
+    PyObject *made =
+        name == NULL ? PyUnicode_FromFormat("%U%s%lld", text, between, scale)
+        : scale == 1
+            ? PyUnicode_FromFormat("%U%s%s%s%s", text, between, name, times, other)
+            : PyUnicode_FromFormat("%U%s%lld * %s%s%s", text, between, scale, name, times, other);
     Py_DECREF(text);
     return made;
 }
@@ -40,14 +48,22 @@ PyObject *sxp_shape_text(const sxp_module *module, const sxp_tensor *tensor)
     return tuple;
 }
 
+static bool has_symbol(const symplex_axis *term, size_t symbol)
+{
+    return term->symbol == symbol || term->other == symbol;
+}
+
 /* ", where past = 2 (argument 'x')" and so on for the symbols of an extent that have values. */
 static PyObject *values_text(const sxp_module *module, const sxp_axis *axis, const sxp_value *value)
 {
     PyObject *text = PyUnicode_FromString("");
     const char *between = ", where ";
-    for (size_t i = 0; text != NULL && i < axis->count; i++) {
-        size_t s = module->term[axis->first + i].symbol;
-        if (s == SYMPLEX_NO_TENSOR || value[s].value == 0) {
+    for (size_t s = 0; text != NULL && s < module->symbol_count; s++) {
+        size_t i = 0;
+        while (i < axis->count && !has_symbol(&module->term[axis->first + i], s)) {
+            i++;
+        }
+        if (i == axis->count || value[s].value == 0) {
             continue;
         }
         const char *told = value[s].told;
@@ -64,7 +80,7 @@ static PyObject *values_text(const sxp_module *module, const sxp_axis *axis, con
 static bool refuse_shape(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
                          const sxp_what *what, const sxp_value *value, const sxp_axis *axis)
 {
-    static const sxp_axis none = {0, 0};
+    static const sxp_axis none = {0, 0, false};
     PyObject *given = PyTuple_New((Py_ssize_t)array->rank);
     for (uint32_t d = 0; given != NULL && d < array->rank; d++) {
         (void)PyTuple_SetItem(given, (Py_ssize_t)d, PyLong_FromLongLong(array->shape[d]));
@@ -81,53 +97,67 @@ static bool refuse_shape(const sxp_module *module, const sxp_tensor *tensor, con
     return false;
 }
 
-/* The sum of the terms whose symbols have values, up to INT64_MAX. *open is the last one that has none, and *count says
- * how many there are. */
-static int64_t known_part(const sxp_module *module, const sxp_axis *axis, const sxp_value *value,
-                          const symplex_axis **open, size_t *count)
+/* An extent as far as the values of its symbols are known. */
+typedef struct {
+    int64_t sum; /* of the terms whose symbols have values; INT64_MAX: no extent is so large */
+    /* The symbol without a value in the others, SYMPLEX_NO_TENSOR if there is none, and what each unit of it adds. */
+    size_t open;
+    int64_t each;
+    bool several; /* there are more of these, or one twice in a term */
+} known;
+
+static bool add_to(int64_t *sum, int64_t product)
 {
-    int64_t sum = 0, product;
-    *count = 0;
-    for (const symplex_axis *t = module->term + axis->first;
-         t < module->term + axis->first + axis->count; t++) {
-        int64_t its = t->symbol == SYMPLEX_NO_TENSOR ? 1 : value[t->symbol].value;
-        if (its == 0) {
-            *open = t;
-            ++*count;
+    return !__builtin_add_overflow(*sum, product, sum);
+}
+
+static known known_part(const sxp_module *module, const sxp_axis *axis, const sxp_value *value)
+{
+    known k = {.open = SYMPLEX_NO_TENSOR};
+    bool fits = true;
+    for (size_t i = 0; i < axis->count; i++) {
+        const symplex_axis *term = &module->term[axis->first + i];
+        const size_t symbol[] = {term->symbol, term->other};
+        int64_t product = term->scale;
+        size_t its = SYMPLEX_NO_TENSOR;
+        for (size_t f = 0; f < 2; f++) {
+            if (symbol[f] == SYMPLEX_NO_TENSOR) {
+                continue;
+            }
+            if (value[symbol[f]].value != 0) {
+                fits = fits && !__builtin_mul_overflow(product, value[symbol[f]].value, &product);
+                continue;
+            }
+            k.several = k.several || its != SYMPLEX_NO_TENSOR ||
+                        (k.open != SYMPLEX_NO_TENSOR && k.open != symbol[f]);
+            k.open = its = symbol[f];
         }
-        if (__builtin_mul_overflow(t->scale, its, &product) ||
-            __builtin_add_overflow(sum, product, &sum)) {
-            return INT64_MAX;
-        }
+        fits = fits && add_to(its != SYMPLEX_NO_TENSOR ? &k.each : &k.sum, product);
     }
-    return sum;
+    return fits ? k : (known){.sum = INT64_MAX, .open = k.open, .each = 1};
 }
 
 int64_t sxp_extent_of(const sxp_module *module, const sxp_tensor *tensor, uint32_t dimension,
                       const sxp_value *value)
 {
     const sxp_axis *axis = &tensor->axis[dimension];
-    const symplex_axis *open;
-    size_t count;
-    return axis->count == 0 ? tensor->shape[dimension]
-                            : known_part(module, axis, value, &open, &count);
+    return axis->count == 0 ? tensor->shape[dimension] : known_part(module, axis, value).sum;
 }
 
-/* An extent with at most one open term fits, or tells its value. */
+/* An extent with at most one open symbol fits, or tells its value. */
 static bool settle(const sxp_module *module, const sxp_axis *axis, int64_t extent,
                    const char *argument, sxp_value *value, bool *learned)
 {
-    const symplex_axis *open = NULL;
-    size_t count;
-    int64_t rest = extent - known_part(module, axis, value, &open, &count);
-    if (count == 0) {
+    const known k = known_part(module, axis, value);
+    int64_t rest = extent - k.sum;
+    if (k.open == SYMPLEX_NO_TENSOR) {
         return rest == 0;
     }
-    if (count == 1 && rest % open->scale == 0 && rest / open->scale > 0) {
-        value[open->symbol] = (sxp_value){rest / open->scale, argument};
+    if (!k.several && rest % k.each == 0 && rest / k.each > 0) {
+        value[k.open] = (sxp_value){rest / k.each, argument};
         *learned = true;
     }
-    return count > 1 || *learned;
+    return k.several || *learned;
 }
 
 bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const sxp_array *array,
@@ -140,8 +170,8 @@ bool sxp_shape_check(const sxp_module *module, const sxp_tensor *tensor, const s
         const sxp_axis *axis = &tensor->axis[d];
         bool learned = false;
         if (axis->count == 0 ? array->shape[d] != tensor->shape[d]
-                             : axis->count == 1 && !settle(module, axis, array->shape[d],
-                                                           what->name, value, &learned)) {
+                             : !axis->sum && !settle(module, axis, array->shape[d], what->name,
+                                                     value, &learned)) {
             return refuse_shape(module, tensor, array, what, value, axis);
         }
     }
@@ -153,7 +183,7 @@ bool sxp_sums_check(const sxp_module *module, const sxp_tensor *tensor, const sx
 {
     for (uint32_t d = 0; d < tensor->rank; d++) {
         bool now = false;
-        if (tensor->axis[d].count > 1 &&
+        if (tensor->axis[d].sum &&
             !settle(module, &tensor->axis[d], array->shape[d], what->name, value, &now)) {
             return refuse_shape(module, tensor, array, what, value, &tensor->axis[d]);
         }

@@ -78,10 +78,10 @@ def test_two_dimensions():
         x = rows(b, s, 4)
         equal(f(x, rows(4, 3)), function(x, rows(4, 3)))
     assert len(f.modules) == 1
-    flat = symplex.jit(lambda x, y: x.reshape(-1, 4) @ y, shapes={"x": ("batch", "seq", 4)},
+    flat = symplex.jit(lambda x, y: x.reshape(-1, 4) @ y, shapes={"x": ("batch", "batch", "seq", 4)},
                        dims={"batch": (1, 8), "seq": (2, 16)})
-    error = fails(symplex.Unimplemented, "is batch*seq", flat, rows(2, 3, 4), rows(4, 3))
-    assert "f32[batch, seq, 4], y: f32[4, 3]) was compiled" in error.__notes__[0]
+    error = fails(symplex.Unimplemented, "is batch*batch*seq", flat, rows(2, 2, 3, 4), rows(4, 3))
+    assert "f32[batch, batch, seq, 4], y: f32[4, 3]) was compiled" in error.__notes__[0]
     g = symplex.jit(lambda x, y: x.reshape(-1) + y, shapes={"x": ("n", 2), "y": ("2*n",)}, dims={"n": (1, 9)},
                     threads=1)
     equal(g(rows(5, 2), rows(10)), rows(5, 2).reshape(-1) + rows(10))
@@ -187,7 +187,7 @@ def test_errors_name_dimensions():
     fails(symplex.ShapeError, "'y' is no array among the arguments x", symplex.jit(
         lambda x: x, shapes={"y": (4,)}), rows(4))
     fails(symplex.ShapeError, "no argument tells m alone", symplex.jit(
-        lambda x, y: x, shapes={"x": ("n",), "y": ("n*m",)}, dims={"n": (1, 4), "m": (1, 4)}), rows(2), rows(4))
+        lambda x, y: x, shapes={"x": ("n",), "y": ("n*m*m",)}, dims={"n": (1, 4), "m": (1, 4)}), rows(2), rows(4))
 
 
 def test_slices_of_dimensions():
@@ -259,6 +259,29 @@ def test_sums_of_dimensions():
     equal(h(rows(2, 4), rows(3, 4), rows(5)), np.concatenate([rows(2, 4), rows(3, 4)]) + rows(5)[:, None])
     fails(symplex.ShapeError, "argument 'c': dimension 0 is 6, needed is past + seq = 5, where past = 2 (argument 'a'"
           "), seq = 3 (argument 'b')", h, rows(2, 4), rows(3, 4), rows(6))
+
+
+def test_products_of_dimensions():
+    """Rows of a batch as one dimension, of results and of arguments: one program for all values of both."""
+    def flat(x, w):
+        y = x.reshape(-1, 4) @ w
+        return y, (y * 2).reshape(-1), (y + 1).reshape(x.shape[0], x.shape[1], 3).max(2)
+    f = symplex.jit(flat, shapes={"x": ("batch", "seq", 4)}, dims={"batch": (1, 9), "seq": (1, 50)}, threads=1)
+    w = rows(4, 3)
+    for n, m in ((1, 1), (9, 50), (1, 50), (9, 1), (2, 7), (5, 3)):
+        equal(f(rows(n, m, 4), w), flat(rows(n, m, 4), w))
+    assert len(f.modules) == 1
+
+    def unfold(y, x):
+        return y.reshape(x.shape[0], -1, 4).sum(2) + x.sum() * 0, y * 2
+    g = symplex.jit(unfold, shapes={"y": ("batch*seq", 4), "x": ("batch",)}, dims={"batch": (1, 9), "seq": (1, 50)},
+                    threads=1)
+    for n, m in ((1, 1), (9, 50), (2, 7), (5, 3)):
+        equal(g(rows(n * m, 4), rows(n)), unfold(rows(n * m, 4), rows(n)))
+    assert len(g.modules) == 1
+    fails(symplex.ShapeError, "argument 'y': dimension 0 is batch*seq, and no argument tells seq alone", g, rows(7, 4),
+          rows(2))
+    fails(symplex.ShapeError, "argument 'y': the dimension seq is 51, allowed are 1 to 50", g, rows(102, 4), rows(2))
 
 
 def test_borders_around_dimensions():

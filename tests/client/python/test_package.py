@@ -114,6 +114,34 @@ def test_dimensions_are_learned_from_arguments():
     fails(symplex.ShapeError, "at least 1", interval, x, dims={"batch": 0})
 
 
+def test_extents_that_are_products():
+    """`rows` and one of the dimensions tell the other."""
+    text = 'sx 1\ngraph "flat" (batch in [1, 9], seq in [1, 50]) {\n' + "\n".join((
+        parameter("rows", "f32[batch*seq + seq, 3]"), parameter("first", "f32[batch, 3]"),
+        "%y = negate(%rows) : f32[batch*seq + seq, 3]", "%z = negate(%first) : f32[batch, 3]",
+        'return %y as "y", %z as "z"', "}\n"))
+    dims = {"batch": (1, 9), "seq": (1, 50)}
+    flat = symplex.compile(text, dims=dims, threads=1)
+    assert flat.inputs[0].shape == ("batch * seq + seq", 3), flat.inputs
+    for batch, seq in ((1, 1), (9, 50), (4, 7), (9, 1), (1, 50)):
+        rows, first = numbers(batch * seq + seq, 3), numbers(batch, 3)
+        out = np.empty(rows.shape, "f4"), np.empty(first.shape, "f4")
+        for y, z in flat(rows, first), flat(rows, first, out=out), flat(rows, first, dims={"seq": seq}):
+            assert np.array_equal(y, -rows) and np.array_equal(z, -first), (batch, seq)
+    fails(symplex.ShapeError, "argument 'rows': its shape is (9, 3), needed is ('batch * seq + seq', 3), where "
+          "batch = 3 (argument 'first')", flat, numbers(9, 3), numbers(3, 3))
+    fails(symplex.ShapeError, "argument 'rows': its shape is (8, 3), needed is ('batch * seq + seq', 3), where "
+          "batch = 3 (argument 'first'), seq = 3", flat, numbers(8, 3), numbers(3, 3), dims={"seq": 3})
+    fails(symplex.InputError, "extent seq has 51; the module serves 1 to 50", flat, numbers(102, 3), numbers(1, 3))
+    fails(symplex.ShapeError, "out 'y': its shape is (9, 3), needed is ('batch * seq + seq', 3)", flat, numbers(8, 3),
+          numbers(3, 3), out=(np.empty((9, 3), "f4"), np.empty((3, 3), "f4")))
+    alone = symplex.compile(text.replace("%z = negate(%first) : f32[batch, 3]\n", "").replace(', %z as "z"', "")
+                            .replace(parameter("first", "f32[batch, 3]") + "\n", ""), dims=dims, threads=1)
+    fails(symplex.ShapeError, "no argument tells the dimension batch", alone, numbers(12, 3))
+    for given in {"batch": 3}, {"seq": 3}, {"batch": 2}:
+        assert np.array_equal(alone(numbers(12, 3), dims=given), -numbers(12, 3)), given
+
+
 def test_extents_that_are_sums():
     """What comes is put behind a cache; `both` tells one of the symbols where the cache is no argument."""
     names, dims = 'sx 1\ngraph "grow" (past in [1, 9], seq in [1, 5]) {\n', {"past": (1, 9), "seq": (1, 5)}

@@ -482,7 +482,7 @@ START_TEST(test_loops_count_and_follow_symbols)
     begin(&r);
     sx_gen_module_tables *t = &r.tables;
     t->launch[2].value = 16; /* the outer loop goes n / 4 times, rounded up: 16 at most */
-    t->extent[3] = (sx_module_extent){SX_EXTENT_LOOP, 2, 0, 0, 1, 4};
+    t->extent[3] = (sx_module_extent){SX_EXTENT_LOOP, 2, 0, 0, 1, 4, SX_MODULE_NONE};
     t->extents = 4;
     ck_sx_ok(&r.cx, open_tables(&r));
     ck_sx_ok(&r.cx, sxr_bind(&r.cx, r.program, SX_GEN_D, r.d, sizeof(r.d)));

@@ -1,6 +1,7 @@
 """Shapes of arguments as a caller of `jit` gives them: names of dimensions, typed axes, numbers, None."""
 from __future__ import annotations
 
+import math
 from typing import Any, Mapping
 
 from symplex._errors import ShapeError
@@ -85,17 +86,21 @@ class Patterns:
                 self._agree(symbols[0], value // factor, name, values)
 
     def _learn_of_sum(self, name: str, n: Any, value: int, values: dict[str, tuple[int, str]]) -> bool:
-        """The one symbol of a sum that has no value yet gets that which makes the sum `value`, if there is one."""
+        """The one symbol of a sum or product that has no value yet gets that which makes it `value`, if one does."""
         unknown = self._symbols(name, n) - set(values)
         if len(unknown) != 1:
             return False
         (symbol,) = unknown
-        terms = dict(self._extent(n).terms)
-        factor = terms.pop((symbol,), 0)
-        if factor == 0 or any(len(symbols) > 1 for symbols in terms):
-            return False
-        rest = value - sum(k * (values[symbols[0]][0] if symbols else 1) for symbols, k in terms.items())
-        if rest % factor != 0 or rest // factor < 1:
+        rest, factor = value, 0
+        for symbols, k in self._extent(n).terms.items():
+            number = k * math.prod(values[s][0] for s in symbols if s != symbol)
+            if symbols.count(symbol) > 1:
+                return False
+            if symbol in symbols:
+                factor += number
+            else:
+                rest -= number
+        if factor == 0 or rest % factor != 0 or rest // factor < 1:
             return False
         self._agree(symbol, rest // factor, name, values)
         return True
