@@ -183,7 +183,9 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
     SX_TRY(number_all(cx, eg, &a, wanted->root_count));
     fill_nodes(eg, &a, wanted->cost);
     SX_TRY(fill_rest(cx, eg, &a, wanted));
+#ifdef SX_DEBUG
     SX_TRY(sx_xt_check(cx, &a.problem));
+#endif
     sx_xt_options options = {.fuel = wanted->fuel, .start = wanted->start != NULL ? a.start : NULL};
     sx_code code = sx_xt_solve(cx, &a.problem, &options, &answer);
     if (code == SX_INPUT) {

@@ -22,38 +22,38 @@ typedef struct {
     uint32_t *owner;
     uint32_t *reader_first, *reader; /* nodes that read a class */
     uint8_t *paid;
-    uint32_t *turned; /* classes a move has given another node, */
-    uint32_t *before; /* and the nodes they had */
+    uint32_t *touched;        /* classes that the last rechoice gave one more reader, and from */
+    uint32_t *touched_end[2]; /* touched_end[0] on those that it took one from */
+    uint32_t *turned;         /* classes a move has given another node, */
+    uint32_t *before;         /* and the nodes they had */
     uint32_t epoch;
     uint32_t holes; /* classes held without a choice */
     uint64_t cost;
     bool stale; /* defaults are those of an earlier program */
-    sx_xt view;
-    sx_xt_tree tree;
-    xt_searcher searcher;
+    xt_trees *trees;
 } search;
 
 /* One more reader of each child of node n, or one less; the first makes it part of the program, and its children with
- * it. */
-static inline void change_children(search *s, uint32_t n, bool add)
+ * it. Writes the classes down whose readers change, once for each change, and returns the end of that list. */
+static inline uint32_t *change_children(search *s, uint32_t n, bool add, uint32_t *touched)
 {
     const uint32_t *first = s->p->edge_first;
     const uint32_t *child = s->p->child;
     const uint64_t *price = s->p->cost;
     const uint32_t *choice = s->best->choice;
+    uint32_t *const begin = touched;
     uint32_t *readers = s->readers;
     uint32_t *stack = s->stack; /* of nodes */
     uint32_t top = 0;
     uint32_t holes = 0;
     uint64_t cost = 0;
-    uint64_t work = 0;
     for (;;) {
-        const uint32_t end = first[n + 1];
-        work += end - first[n];
-        for (uint32_t e = first[n]; e < end; e++) {
-            uint32_t c = child[e];
-            if (add ? readers[c]++ == 0 : --readers[c] == 0) {
-                uint32_t below = choice[c];
+        const uint32_t *c = &child[first[n]];
+        const uint32_t *const end = &child[first[n + 1]];
+        for (; c < end; c++) {
+            *touched++ = *c;
+            if (add ? readers[*c]++ == 0 : --readers[*c] == 0) {
+                uint32_t below = choice[*c];
                 if (below == SX_XT_NONE) {
                     holes++;
                 } else {
@@ -67,19 +67,10 @@ static inline void change_children(search *s, uint32_t n, bool add)
         }
         n = stack[--top];
     }
-    s->x->work += work;
+    s->x->work += (uint64_t)(touched - begin);
     s->cost += add ? cost : 0 - cost;
     s->holes += add ? holes : 0 - holes;
-}
-
-static void add_children(search *s, uint32_t n)
-{
-    change_children(s, n, true);
-}
-
-static void drop_children(search *s, uint32_t n)
-{
-    change_children(s, n, false);
+    return touched;
 }
 
 /* One more reader of a class, or one less. */
@@ -95,7 +86,7 @@ static void change_readers(search *s, uint32_t class_, bool add)
         return;
     }
     s->cost += add ? s->p->cost[n] : 0 - s->p->cost[n];
-    change_children(s, n, add);
+    (void)change_children(s, n, add, s->touched);
 }
 
 /* A class of the program gets node n; the cost follows. Doing it again with the old node restores everything. */
@@ -103,10 +94,27 @@ static void rechoose(search *s, uint32_t class_, uint32_t n)
 {
     const xt_part *p = s->p;
     uint32_t old = s->best->choice[class_];
-    add_children(s, n);
+    s->touched_end[0] = change_children(s, n, true, s->touched);
     s->best->choice[class_] = n;
     s->cost = s->cost - p->cost[old] + p->cost[n];
-    drop_children(s, old);
+    s->touched_end[1] = change_children(s, old, false, s->touched_end[0]);
+}
+
+/* Takes back the last rechoice, of a class that had node `old`, for as much work as doing it again the other way. */
+static void take_back(search *s, uint32_t class_, uint32_t old, uint64_t cost, uint32_t holes)
+{
+    uint32_t *readers = s->readers;
+    const uint32_t *touched = s->touched;
+    for (; touched < s->touched_end[0]; touched++) {
+        readers[*touched]--;
+    }
+    for (; touched < s->touched_end[1]; touched++) {
+        readers[*touched]++;
+    }
+    s->x->work += (uint64_t)(touched - s->touched);
+    s->best->choice[class_] = old;
+    s->cost = cost;
+    s->holes = holes;
 }
 
 /* Does the program below node n need class `target`? What stands before the target in the program cannot. */
@@ -179,8 +187,8 @@ static void refresh_defaults(search *s)
     for (uint32_t i = 0; i < s->best->count; i++) {
         paid[order[i]] = 1;
     }
-    sx_xt_searcher_run(&s->searcher, paid);
-    const uint32_t *found = s->tree.choice;
+    sx_xt_searcher_run(&s->trees->searcher, paid);
+    const uint32_t *found = s->trees->tree.choice;
     for (uint32_t c = 0; c < classes; c++) {
         choice[c] = paid[c] == 0 ? found[c] : choice[c];
     }
@@ -210,7 +218,7 @@ static bool usable(const search *s, uint32_t n)
     const xt_part *p = s->p;
     bool ok = p->cost[n] < XT_TOP;
     for (uint32_t e = p->edge_first[n]; ok && e < p->edge_first[n + 1]; e++) {
-        ok = !isinf(s->tree.cost[p->child[e]]);
+        ok = !isinf(s->trees->tree.cost[p->child[e]]);
     }
     return ok;
 }
@@ -231,12 +239,14 @@ static sx_code try_alternatives(search *s, uint32_t class_, uint32_t end, uint64
         if (!usable(s, n) || would_cycle(s, class_, n)) {
             continue;
         }
+        const uint64_t cost = s->cost;
+        const uint32_t holes = s->holes;
         rechoose(s, class_, n);
         SX_TRY(accept(s, most, taken));
         if (*taken) {
             return SX_OK;
         }
-        rechoose(s, class_, old);
+        take_back(s, class_, old, cost, holes);
     }
     return SX_OK;
 }
@@ -252,7 +262,7 @@ static uint32_t best_without(search *s, uint32_t user, uint32_t class_)
         bool uses = false;
         for (uint32_t e = p->edge_first[n]; e < p->edge_first[n + 1]; e++) {
             uses = uses || p->child[e] == class_;
-            total += s->tree.cost[p->child[e]];
+            total += s->trees->tree.cost[p->child[e]];
         }
         if (!uses && total < best_cost && !would_cycle(s, user, n)) {
             best = n;
@@ -334,14 +344,15 @@ static sx_code take_in(search *s, uint32_t class_, bool *taken)
         if (count >= s->p->class_count || !may_turn(s, n) || would_cycle(s, own, n)) {
             continue;
         }
-        uint64_t cost = s->cost;
+        const uint64_t cost = s->cost;
+        const uint32_t holes = s->holes;
         s->turned[count] = own;
         s->before[count] = s->best->choice[own];
         rechoose(s, own, n);
         if (s->holes == 0 && s->cost <= cost) { /* what it read before may go once all turned */
             count++;
         } else {
-            rechoose(s, own, s->before[count]);
+            take_back(s, own, s->before[count], cost, holes);
         }
     }
     change_readers(s, class_, false);
@@ -389,18 +400,17 @@ static sx_code search_init(search *s)
     s->position = XT_TAKE(x, uint32_t, classes);
     s->seen = XT_TAKE_ZEROED(x, uint32_t, classes);
     s->stack = XT_TAKE(x, uint32_t, classes + sx_xt_edges(p));
-    s->paid = XT_TAKE_ZEROED(x, uint8_t, classes);
+    s->touched = XT_TAKE(x, uint32_t, 2 * ((size_t)sx_xt_edges(p) + 1));
+    s->paid = XT_TAKE(x, uint8_t, classes);
     s->turned = XT_TAKE(x, uint32_t, classes);
     s->before = XT_TAKE(x, uint32_t, classes);
-    SX_TRY(sx_xt_view_of(x, p, &s->view));
     if (s->readers == NULL || s->position == NULL || s->seen == NULL || s->stack == NULL ||
-        s->paid == NULL || s->turned == NULL || s->before == NULL) {
+        s->touched == NULL || s->paid == NULL || s->turned == NULL || s->before == NULL) {
         return x->cx->error.code;
     }
-    SX_TRY(sx_xt_searcher_init(x->cx, x, &s->searcher, &s->view, &s->tree));
-    s->owner = s->searcher.owner;
-    s->reader_first = s->searcher.reader_first;
-    s->reader = s->searcher.reader;
+    s->owner = s->trees->searcher.owner;
+    s->reader_first = s->trees->searcher.reader_first;
+    s->reader = s->trees->searcher.reader;
     return SX_OK;
 }
 
@@ -423,11 +433,11 @@ static void begin(search *s)
     }
 }
 
-sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
+sx_code sx_xt_descend(xt *x, const xt_part *part, xt_trees *trees, xt_program *best)
 {
     xt_mark mark = sx_xt_mark(x);
     uint64_t before = best->cost;
-    search s = {.x = x, .p = part, .best = best};
+    search s = {.x = x, .p = part, .best = best, .trees = trees};
     bool better = best->cost != XT_NEVER;
     SX_TRY(search_init(&s));
     if (better) {
@@ -459,11 +469,11 @@ sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best)
     return SX_OK;
 }
 
-sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best)
+sx_code sx_xt_polish(xt *x, const xt_part *part, xt_trees *trees, xt_program *best)
 {
     xt_mark mark = sx_xt_mark(x);
     uint64_t before = best->cost;
-    search s = {.x = x, .p = part, .best = best};
+    search s = {.x = x, .p = part, .best = best, .trees = trees};
     SX_TRY(search_init(&s));
     begin(&s);
     want_defaults(&s);

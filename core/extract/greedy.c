@@ -149,26 +149,23 @@ static void sweep(greedy *g, uint32_t order)
     }
 }
 
-sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best)
+sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_trees *trees, xt_program *best)
 {
+    SX_ASSERT(trees->view.node_count == part->node_count);
     xt_mark mark = sx_xt_mark(x);
     uint64_t before = best->cost;
-    sx_xt view;
-    sx_xt_tree tree;
+    const xt_searcher *searcher = &trees->searcher;
     xt_program try_;
     SX_TRY(sx_xt_program_make(x, part, &try_));
-    SX_TRY(sx_xt_view_of(x, part, &view));
-    xt_searcher searcher;
-    SX_TRY(sx_xt_searcher_init(x->cx, x, &searcher, &view, &tree));
-    sx_xt_searcher_run(&searcher, NULL);
-    memcpy(try_.choice, tree.choice, part->class_count * sizeof(uint32_t));
+    sx_xt_searcher_run(&trees->searcher, NULL);
+    memcpy(try_.choice, trees->tree.choice, part->class_count * sizeof(uint32_t));
     SX_TRY(offer(x, part, &try_, best));
     greedy g = {.x = x,
                 .part = part,
                 .words = (part->class_count + 63) / 64,
-                .owner = searcher.owner,
-                .reader_first = searcher.reader_first,
-                .reader = searcher.reader};
+                .owner = searcher->owner,
+                .reader_first = searcher->reader_first,
+                .reader = searcher->reader};
     if (part->node_count > 0 &&
         (size_t)part->class_count * g.words <= SETS_BYTES_MAX / sizeof(uint64_t)) {
         SX_TRY(greedy_init(&g));

@@ -96,7 +96,7 @@ static inline void sx_xt_release(xt *x, xt_mark mark)
 bool sx_xt_spend(xt *x, uint64_t amount);
 bool sx_xt_out(const xt *x);
 
-/* Memory from the pool of `x`, or from cx where that is NULL. */
+/* Memory from the pool of `x`, or from cx where that is NULL. Before the first run all tree costs are 0. */
 sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *problem,
                             sx_xt_tree *tree);
 /* `paid` [class_count] or NULL: classes that cost nothing more; their choice is SX_XT_NONE. */
@@ -161,14 +161,21 @@ sx_code sx_xt_program_make(xt *x, const xt_part *part, xt_program *program);
  * that it needs. */
 sx_code sx_xt_program_walk(xt *x, const xt_part *part, xt_program *program);
 
+/* What the searches for good programs of a part share: the part as a problem, and its tree costs. */
+typedef struct {
+    sx_xt view;
+    sx_xt_tree tree;
+    xt_searcher searcher;
+} xt_trees;
+sx_code sx_xt_trees_init(xt *x, const xt_part *part, xt_trees *trees);
 /* The best program, by its cost as a graph with sharing, of those that the tree optimum and greedy sets in a few fixed
  * orders give. `best` was made before. */
-sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_program *best);
+sx_code sx_xt_greedy(xt *x, const xt_part *part, xt_trees *trees, xt_program *best);
 /* Changes one class at a time, or all readers of one, while that gains. */
-sx_code sx_xt_descend(xt *x, const xt_part *part, xt_program *best);
+sx_code sx_xt_descend(xt *x, const xt_part *part, xt_trees *trees, xt_program *best);
 /* Smaller nodes at the same cost, from the roots down: which of equal programs is found depends less on the
  * way there. */
-sx_code sx_xt_polish(xt *x, const xt_part *part, xt_program *best);
+sx_code sx_xt_polish(xt *x, const xt_part *part, xt_trees *trees, xt_program *best);
 
 /* What a reduction found. OPEN: choices are left. DONE: `paid` and its rope are the least. CLOSED: nothing
  * within the limit. */

@@ -30,7 +30,7 @@ typedef struct {
     uint32_t *knot_size; /* per knot */
     uint32_t knot_count;
     uint64_t *forced; /* set */
-    uint64_t *node_need;
+    uint64_t *node_need, *class_need;
     uint64_t *least;  /* per class: its cheapest node */
     uint32_t *reader; /* per class: the one class that reads it, NONE or MANY */
     uint8_t *fate;    /* per class */
@@ -119,40 +119,64 @@ static void need_of_node(reducer *r, uint32_t n, uint64_t *restrict set)
 {
     const xt_part *p = r->p;
     const uint32_t words = p->words;
-    const uint32_t first = p->edge_first[n];
-    const uint32_t end = p->edge_first[n + 1];
-    const uint32_t *child = p->child;
+    const uint32_t *child = &p->child[p->edge_first[n]];
+    const uint32_t *const end = &p->child[p->edge_first[n + 1]];
     const uint64_t *need = p->need;
-    if (first == end) {
+    r->x->work += words * (1 + (uint64_t)(end - child));
+    if (child == end) {
         memset(set, 0, words * sizeof(uint64_t));
-    } else {
-        memcpy(set, &need[(size_t)child[first] * words], words * sizeof(uint64_t));
+        return;
     }
-    for (uint32_t e = first + 1; e < end; e++) {
-        const uint64_t *restrict below = &need[(size_t)child[e] * words];
+    const uint64_t *restrict below = &need[(size_t)*child * words];
+    if (child + 1 == end) {
+        memcpy(set, below, words * sizeof(uint64_t));
+        return;
+    }
+    const uint64_t *restrict other = &need[(size_t)child[1] * words];
+    for (uint32_t w = 0; w < words; w++) {
+        set[w] = below[w] | other[w];
+    }
+    for (child += 2; child < end; child++) {
+        below = &need[(size_t)*child * words];
         for (uint32_t w = 0; w < words; w++) {
             set[w] |= below[w];
         }
     }
-    r->x->work += words * (1 + (uint64_t)(end - first));
 }
 
-/* True if the set of class c got smaller. */
-static bool need_of_class(reducer *r, uint32_t c)
+/* The set of class c from those of the classes that its nodes read. */
+static void find_need(reducer *r, uint32_t c, uint64_t *restrict set)
 {
     const xt_part *p = r->p;
     const uint32_t words = p->words;
     const uint32_t end = p->node_first[c + 1];
-    uint64_t *restrict need = &p->need[(size_t)c * words];
     uint64_t *restrict one = r->node_need;
-    uint64_t lost = 0;
-    for (uint32_t n = p->node_first[c]; n < end && !sx_xt_out(r->x); n++) {
+    uint32_t n = p->node_first[c];
+    if (n == end) {
+        memset(set, 0xFF, words * sizeof(uint64_t)); /* it has no program */
+        return;
+    }
+    need_of_node(r, n, set);
+    for (n++; n < end && !sx_xt_out(r->x); n++) {
         need_of_node(r, n, one);
-        put(one, c);
         for (uint32_t w = 0; w < words; w++) {
-            lost |= need[w] & ~one[w];
-            need[w] &= one[w];
+            set[w] &= one[w];
         }
+    }
+    put(set, c);
+}
+
+/* True if the set of class c, one of several in a knot, got smaller. */
+static bool shrink_need(reducer *r, uint32_t c)
+{
+    const uint32_t words = r->p->words;
+    uint64_t *restrict need = &r->p->need[(size_t)c * words];
+    uint64_t *restrict now = r->class_need;
+    uint64_t lost = 0;
+    find_need(r, c, now);
+    for (uint32_t w = 0; w < words; w++) {
+        lost |= need[w] & ~now[w];
+        need[w] &= now[w];
     }
     return lost != 0;
 }
@@ -161,20 +185,25 @@ static bool need_of_class(reducer *r, uint32_t c)
 static bool find_needs(reducer *r)
 {
     const xt_part *p = r->p;
-    memset(p->need, 0xFF, (size_t)p->class_count * p->words * sizeof(uint64_t));
+    const uint32_t words = p->words;
     for (uint32_t i = 0; i < p->class_count;) {
-        uint32_t knot = r->knot[p->order[i]];
-        uint32_t end = i + r->knot_size[knot];
-        bool again = true;
-        while (again) {
+        const uint32_t c = p->order[i];
+        const uint32_t end = i + r->knot_size[r->knot[c]];
+        bool again = end - i > 1;
+        if (!again && !sx_xt_out(r->x)) {
+            find_need(r, c, &p->need[(size_t)c * words]);
+        }
+        for (uint32_t k = i; again && k < end; k++) {
+            memset(&p->need[(size_t)p->order[k] * words], 0xFF, words * sizeof(uint64_t));
+        }
+        while (again && !sx_xt_out(r->x)) {
             again = false;
             for (uint32_t k = i; k < end && !sx_xt_out(r->x); k++) {
-                again = need_of_class(r, p->order[k]) || again;
+                again = shrink_need(r, p->order[k]) || again;
             }
-            again = again && end - i > 1;
-            if (sx_xt_out(r->x)) {
-                return false;
-            }
+        }
+        if (sx_xt_out(r->x)) {
+            return false;
         }
         i = end;
     }
@@ -505,12 +534,13 @@ static sx_code reducer_init(reducer *r)
     r->knot_size = XT_TAKE(x, uint32_t, classes);
     r->forced = XT_TAKE(x, uint64_t, words);
     r->node_need = XT_TAKE(x, uint64_t, words);
+    r->class_need = XT_TAKE(x, uint64_t, words);
     r->least = XT_TAKE(x, uint64_t, classes);
     r->reader = XT_TAKE(x, uint32_t, classes);
     r->fate = XT_TAKE(x, uint8_t, classes);
     bool room = p->order != NULL && p->need != NULL && r->dead != NULL && r->knot != NULL &&
                 r->knot_size != NULL && r->forced != NULL && r->node_need != NULL &&
-                r->least != NULL && r->reader != NULL && r->fate != NULL;
+                r->class_need != NULL && r->least != NULL && r->reader != NULL && r->fate != NULL;
     return room ? SX_OK : x->cx->error.code;
 }
 

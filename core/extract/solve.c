@@ -12,7 +12,8 @@ typedef struct {
     const sx_xt *problem;
     xt_part whole; /* the problem as a part, where its best program is not known to cost nothing */
     sx_xt_tree tree;
-    uint32_t *owner; /* per node of the problem: its class */
+    xt_searcher searcher;
+    const uint32_t *owner; /* per node of the problem: its class */
     /* per node of the problem: its cost; XT_TOP where it cannot be in a better program */
     uint64_t *units;
     uint32_t *choice; /* the best program so far, with holes where it does not care */
@@ -204,15 +205,17 @@ static sx_code heuristics(ladder *l, const xt_part *part, xt_outcome *found)
     xt *x = &l->x;
     xt_mark mark = sx_xt_mark(x);
     xt_program best;
+    xt_trees trees;
     *found = (xt_outcome){.cost = XT_NEVER, .rope = SX_XT_NONE};
     SX_TRY(sx_xt_program_make(x, part, &best));
+    SX_TRY(sx_xt_trees_init(x, part, &trees));
     uint64_t budget = x->budget;
     x->budget = x->work < budget ? x->work + (budget - x->work) / GREEDY_SHARE : budget;
-    SX_TRY(sx_xt_greedy(x, part, &best));
+    SX_TRY(sx_xt_greedy(x, part, &trees, &best));
     x->budget = budget;
     l->greedy = sx_xt_add(part->paid, best.cost) < l->greedy ? part->paid + best.cost : l->greedy;
     if (part->class_count <= DESCEND_CLASSES_MAX) {
-        SX_TRY(sx_xt_descend(x, part, &best));
+        SX_TRY(sx_xt_descend(x, part, &trees, &best));
     }
     if (best.cost != XT_NEVER) {
         found->cost = best.cost;
@@ -279,6 +282,7 @@ static sx_code polish(ladder *l)
     xt *x = &l->x;
     const xt_part *part = &l->whole;
     xt_program program;
+    xt_trees trees;
     uint32_t rope;
     SX_TRY(sx_xt_program_make(x, part, &program));
     for (uint32_t c = 0; c < part->class_count; c++) {
@@ -293,7 +297,8 @@ static sx_code polish(ladder *l)
     if (program.cost != l->cost) {
         return SX_OK; /* a node that the import left out: no better program has it */
     }
-    SX_TRY(sx_xt_polish(x, part, &program));
+    SX_TRY(sx_xt_trees_init(x, part, &trees));
+    SX_TRY(sx_xt_polish(x, part, &trees, &program));
     SX_TRY(join_program(x, part, &program, &rope));
     return sx_xt_write_rope(x, rope, l->owner, l->choice);
 }
@@ -334,18 +339,15 @@ static sx_code ladder_init(ladder *l)
 {
     const sx_xt *p = l->problem;
     sx_ctx *cx = l->x.cx;
-    l->owner = SX_NEW_ARRAY(cx, uint32_t, (size_t)p->node_count + 1);
-    l->units = SX_NEW_ARRAY(cx, uint64_t, (size_t)p->node_count + 1);
-    l->choice = SX_NEW_ARRAY(cx, uint32_t, (size_t)p->class_count + 1);
-    l->try_ = SX_NEW_ARRAY(cx, uint32_t, (size_t)p->class_count + 1);
-    if (l->owner == NULL || l->units == NULL || l->choice == NULL || l->try_ == NULL) {
+    l->units = sx_alloc_unset(cx, ((size_t)p->node_count + 1) * sizeof(*l->units));
+    l->choice = sx_alloc_unset(cx, ((size_t)p->class_count + 1) * sizeof(*l->choice));
+    l->try_ = sx_alloc_unset(cx, ((size_t)p->class_count + 1) * sizeof(*l->try_));
+    if (l->units == NULL || l->choice == NULL || l->try_ == NULL) {
         return cx->error.code;
     }
-    for (uint32_t c = 0; c < p->class_count; c++) {
-        for (uint32_t n = p->node_first[c]; n < p->node_first[c + 1]; n++) {
-            l->owner[n] = c;
-        }
-    }
+    SX_TRY(sx_xt_searcher_init(cx, NULL, &l->searcher, p, &l->tree));
+    sx_xt_searcher_run(&l->searcher, NULL);
+    l->owner = l->searcher.owner;
     return SX_OK;
 }
 
@@ -355,7 +357,6 @@ static sx_code run(xt *x, sx_ctx *cx, sx_xt_answer *answer)
     const sx_xt *p = x->problem;
     ladder l = {.x = *x, .problem = p, .cost = XT_NEVER};
     SX_TRY(ladder_init(&l));
-    SX_TRY(sx_xt_tree_run(x->cx, p, &l.tree));
     for (uint32_t r = 0; r < p->root_count; r++) {
         if (l.tree.choice[p->root[r]] == SX_XT_NONE) {
             return SX_FAIL(x->cx, SX_INPUT, "root %u: class %u has no program", r, p->root[r]);

@@ -9,15 +9,14 @@
 typedef xt_searcher searcher;
 typedef xt_item item;
 
-static bool before(item a, item b)
+static inline bool before(item a, item b)
 {
     return a.key < b.key || (a.key == b.key && a.node < b.node);
 }
 
-static void push(searcher *s, item it)
+/* Puts an item into the hole at i: what comes after it moves down into the hole. */
+static inline void rise(item *heap, uint32_t i, item it)
 {
-    item *heap = s->heap;
-    uint32_t i = s->heap_count++;
     while (i > 0 && before(it, heap[(i - 1) / 2])) {
         heap[i] = heap[(i - 1) / 2];
         i = (i - 1) / 2;
@@ -25,28 +24,24 @@ static void push(searcher *s, item it)
     heap[i] = it;
 }
 
+static void push(searcher *s, item it)
+{
+    rise(s->heap, s->heap_count++, it);
+}
+
+/* The hole that the first item leaves goes down to the end, where the last item, which is late mostly, fills it. */
 static item pop(searcher *s)
 {
     item *heap = s->heap;
     const uint32_t count = --s->heap_count;
     item top = heap[0];
-    item last = heap[count];
     uint32_t i = 0;
-    for (;;) {
-        uint32_t k = i * 2 + 1;
-        if (k >= count) {
-            break;
-        }
-        if (k + 1 < count && before(heap[k + 1], heap[k])) {
-            k++;
-        }
-        if (!before(heap[k], last)) {
-            break;
-        }
+    for (uint32_t k = 1; k < count; k = i * 2 + 1) {
+        k += k + 1 < count && before(heap[k + 1], heap[k]) ? 1 : 0;
         heap[i] = heap[k];
         i = k;
     }
-    heap[i] = last;
+    rise(heap, i, heap[count]);
     return top;
 }
 
@@ -113,9 +108,18 @@ static void settle(searcher *s, uint32_t class_)
     }
 }
 
+/* Not cleared. */
 static void *room_for(sx_ctx *cx, xt *x, size_t count, size_t size)
 {
-    return x != NULL ? sx_xt_take_zeroed(x, count, size) : sx_alloc_array(cx, count, size);
+    size_t bytes;
+    if (x != NULL) {
+        return sx_xt_take(x, count, size);
+    }
+    if (!sx_mul_size(count, size, &bytes)) {
+        (void)SX_FAIL(cx, SX_NOMEM, "extraction: %zu items of %zu bytes", count, size);
+        return NULL;
+    }
+    return sx_alloc_unset(cx, bytes);
 }
 #define ROOM(type, count) ((type *)room_for(cx, x, (count), sizeof(type)))
 
@@ -142,6 +146,9 @@ sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *prob
         s->settled == NULL || tree->cost == NULL || tree->choice == NULL) {
         return cx->error.code;
     }
+    memset(tree->cost, 0,
+           classes * sizeof(*tree->cost)); /* which some ask for before the first run */
+    memset(s->reader_first, 0, (classes + 1) * sizeof(*s->reader_first));
     index_readers(s);
     uint32_t leaves = 0;
     for (uint32_t c = 0, n = 0; c < problem->class_count; c++) {
@@ -154,6 +161,13 @@ sx_code sx_xt_searcher_init(sx_ctx *cx, xt *x, xt_searcher *s, const sx_xt *prob
     }
     s->leaf_count = leaves;
     return SX_OK;
+}
+
+sx_code sx_xt_trees_init(xt *x, const xt_part *part, xt_trees *trees)
+{
+    SX_ASSERT(part->node_first[part->class_count] == part->node_count);
+    SX_TRY(sx_xt_view_of(x, part, &trees->view));
+    return sx_xt_searcher_init(x->cx, x, &trees->searcher, &trees->view, &trees->tree);
 }
 
 void sx_xt_searcher_run(xt_searcher *s, const uint8_t *paid)
