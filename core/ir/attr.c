@@ -68,7 +68,7 @@ static uint64_t hash_span(const sx_span *value, uint64_t seed)
 
 static uint64_t hash_body(const sx_body *const *value, uint64_t seed)
 {
-    return hash_int(&(int64_t){(int64_t)sx_body_hash(*value)}, seed);
+    return sx_body_place(*value, seed);
 }
 
 static uint64_t hash_program(const sx_program *const *value, uint64_t seed)

@@ -6,27 +6,29 @@
 
 #include "core/ir/fused_body.h"
 
+bool sx_body_combines(const sx_instr *instr)
+{
+    return instr->kind >= SX_BODY_REDUCE && instr->kind <= SX_BODY_ONLINE;
+}
+
 sx_kernel_kind sx_body_kernel_kind(const sx_body *body)
 {
     sx_kernel_kind kind = SX_KERNEL_MAP;
     for (uint32_t i = 0; i < body->instr_count; i++) {
-        if (body->instr[i].kind == SX_BODY_ONLINE) {
+        const sx_instr *instr = &body->instr[i];
+        if (!sx_body_combines(instr)) {
+            continue;
+        }
+        if (instr->kind == SX_BODY_ONLINE) {
             return SX_KERNEL_ONLINE;
         }
-        if (body->instr[i].kind == SX_BODY_DOT) {
+        if (instr->kind == SX_BODY_DOT) {
             kind = body->inner != 0 ? SX_KERNEL_NESTED : SX_KERNEL_DOT;
-        }
-        if (body->instr[i].kind == SX_BODY_REDUCE && kind == SX_KERNEL_MAP) {
-            kind = SX_KERNEL_ROW;
+        } else {
+            kind = kind == SX_KERNEL_MAP ? SX_KERNEL_ROW : kind;
         }
     }
     return kind;
-}
-
-bool sx_body_combines(const sx_instr *instr)
-{
-    return instr->kind == SX_BODY_REDUCE || instr->kind == SX_BODY_DOT ||
-           instr->kind == SX_BODY_ONLINE;
 }
 
 uint32_t sx_body_summed(const sx_body *body, const sx_instr *instr)
@@ -118,11 +120,45 @@ uint64_t sx_body_hash(const sx_body *body)
     return sx_hash64((sx_span){(const uint8_t *)word, count * sizeof(word[0])}, 0);
 }
 
-static bool equal_instr(const sx_instr *a, const sx_instr *b)
+static inline uint64_t mixed(uint64_t hash, uint64_t word)
+{
+    hash = (hash ^ word) * UINT64_C(0x9E3779B97F4A7C15);
+    return hash ^ hash >> 29;
+}
+
+static inline uint64_t mixed_dim(uint64_t hash, sx_dim dim, uint32_t place)
+{
+    return dim.scale == 0 ? hash
+                          : mixed(hash, (uint64_t)dim.scale ^ (uint64_t)dim.symbol << 8 ^
+                                            (uint64_t)place << 56);
+}
+
+uint64_t sx_body_place(const sx_body *body, uint64_t seed)
+{
+    SX_ASSERT(body->arg_count <= SX_FUSED_ARGS_MAX && body->instr_count <= SX_FUSED_INSTRS_MAX);
+    uint64_t hash = mixed(seed, (uint64_t)body->arg_count << 32 | body->instr_count);
+    hash = mixed(hash, (uint64_t)body->axes << 32 | body->inner);
+    for (uint32_t a = 0; a < body->arg_count; a++) {
+        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+            hash = mixed_dim(hash, body->access[a].stride[d], d + 1);
+        }
+        hash = mixed_dim(hash, body->access[a].offset, 0) + 1;
+    }
+    for (uint32_t i = 0; i < body->instr_count; i++) {
+        uint64_t word[INSTR_WORDS];
+        (void)put_instr(word, &body->instr[i]);
+        hash = mixed(hash, word[0] ^ word[1] << 40 ^ word[1] >> 24);
+        hash = mixed(hash, word[2] << 32 ^ word[3]);
+    }
+    return hash;
+}
+
+static inline bool equal_instr(const sx_instr *a, const sx_instr *b)
 {
     uint64_t left[INSTR_WORDS];
     uint64_t right[INSTR_WORDS];
-    if (a->kind != b->kind || a->dtype != b->dtype) {
+    if (a->kind != b->kind || a->dtype != b->dtype ||
+        (a->kind == SX_BODY_APPLY && a->op != b->op)) {
         return false;
     }
     (void)put_instr(left, a);
@@ -165,11 +201,13 @@ sx_body *sx_body_make(sx_ctx *cx)
         return NULL;
     }
     memset(body, 0, offsetof(sx_body, access)); /* instructions are written before they are read */
-    for (uint32_t a = 0; a < SX_FUSED_ARGS_MAX; a++) {
-        for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
-            body->access[a].stride[d] = sx_dim_of(0);
-        }
-        body->access[a].offset = sx_dim_of(0);
+    sx_access *nowhere = &body->access[0];
+    for (uint32_t d = 0; d < SX_RANK_MAX; d++) {
+        nowhere->stride[d] = sx_dim_of(0);
+    }
+    nowhere->offset = sx_dim_of(0);
+    for (uint32_t a = 1; a < SX_FUSED_ARGS_MAX; a++) {
+        body->access[a] = *nowhere;
     }
     return body;
 }
@@ -197,7 +235,8 @@ void sx_body_trim(sx_body *body, uint32_t result)
     bool needed[SX_FUSED_INSTRS_MAX] = {false};
     needed[result] = true;
     for (uint32_t i = result + 1; i-- > 0;) {
-        for (uint32_t k = 0; needed[i] && k < operand_count(&body->instr[i]); k++) {
+        const uint32_t count = needed[i] ? operand_count(&body->instr[i]) : 0;
+        for (uint32_t k = 0; k < count; k++) {
             needed[sx_body_operand(&body->instr[i], k)] = true;
         }
     }
@@ -231,7 +270,8 @@ void sx_body_vary(const sx_body *body, uint32_t rank, uint32_t vary[SX_FUSED_INS
         } else if (instr->kind == SX_BODY_INDEX) {
             set = 1u << instr->x;
         }
-        for (uint32_t k = 0; k < operand_count(instr); k++) {
+        const uint32_t count = operand_count(instr);
+        for (uint32_t k = 0; k < count; k++) {
             set |= vary[sx_body_operand(instr, k)];
         }
         vary[i] = sx_body_combines(instr) ? set & ~sx_body_summed(body, instr) : set;
@@ -354,6 +394,33 @@ static sx_code check_access(sx_ctx *cx, const sx_type *space, const sx_body *bod
     return SX_OK;
 }
 
+/* Operations of one body that were found right. The verdict depends on the operation and the element types alone. */
+#define CHECKED_MAX 8u
+typedef struct {
+    uint64_t word[CHECKED_MAX];
+    uint32_t count;
+} checked;
+
+static uint64_t scalar_word(const sx_body *body, const sx_instr *instr)
+{
+    uint64_t word = (uint64_t)instr->op << 32 | (uint64_t)instr->dtype;
+    const uint32_t count = operand_count(instr);
+    _Static_assert(SX_DTYPE_COUNT < UINT8_MAX, "four element types are a word");
+    for (uint32_t k = 0; k < count; k++) {
+        word |= (uint64_t)(body->instr[sx_body_operand(instr, k)].dtype + 1) << (8 * (k + 1));
+    }
+    return word;
+}
+
+static bool was_checked(const checked *before, uint64_t word)
+{
+    bool found = false;
+    for (uint32_t i = 0; i < before->count && !found; i++) {
+        found = before->word[i] == word;
+    }
+    return found;
+}
+
 /* Asks the type rules of the graph about one scalar operation. */
 static sx_code check_scalar(sx_ctx *cx, const sx_body *body, uint32_t i, sx_op op, sx_attr *attr,
                             uint32_t rank)
@@ -383,9 +450,14 @@ static sx_code check_scalar(sx_ctx *cx, const sx_body *body, uint32_t i, sx_op o
 }
 
 /* `attr` is empty but for what was written here before. */
-static sx_code check_apply(sx_ctx *cx, const sx_body *body, uint32_t i, sx_attr *attr)
+static sx_code check_apply(sx_ctx *cx, const sx_body *body, uint32_t i, sx_attr *attr,
+                           checked *before)
 {
     const sx_instr *instr = &body->instr[i];
+    const uint64_t word = scalar_word(body, instr);
+    if (instr->op != SX_OP_COMPARE && was_checked(before, word)) {
+        return SX_OK;
+    }
     if (sx_op_is_composite(instr->op)) {
         return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: %s is a composite", i,
                        sx_op_info_of(instr->op)->name);
@@ -399,7 +471,11 @@ static sx_code check_apply(sx_ctx *cx, const sx_body *body, uint32_t i, sx_attr 
         attr->direction = instr->direction;
     }
     attr->type.dtype = instr->op == SX_OP_CONVERT ? instr->dtype : SX_F64;
-    return check_scalar(cx, body, i, instr->op, attr, 0);
+    SX_TRY(check_scalar(cx, body, i, instr->op, attr, 0));
+    if (before->count < CHECKED_MAX) {
+        before->word[before->count++] = word;
+    }
+    return SX_OK;
 }
 
 static sx_code check_imm(sx_ctx *cx, const sx_instr *instr, uint32_t i)
@@ -507,7 +583,7 @@ static sx_code check_combine(sx_ctx *cx, const sx_body *body, uint32_t i)
 
 /* `scalar`: for check_apply. */
 static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx_type *input,
-                           sx_attr *scalar)
+                           sx_attr *scalar, checked *before)
 {
     const sx_body *body = attr->body;
     const sx_instr *instr = &body->instr[i];
@@ -521,7 +597,8 @@ static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx
                        "fused: instruction %u: operation number %u applies to no scalar", i,
                        (uint32_t)instr->op);
     }
-    for (uint32_t k = 0; k < operand_count(instr); k++) {
+    const uint32_t count = operand_count(instr);
+    for (uint32_t k = 0; k < count; k++) {
         if (sx_body_operand(instr, k) >= i) {
             return SX_FAIL(cx, SX_INPUT, "fused: instruction %u: operand %u is instruction %u", i,
                            k, sx_body_operand(instr, k));
@@ -531,7 +608,7 @@ static sx_code check_instr(sx_ctx *cx, const sx_attr *attr, uint32_t i, const sx
     case SX_BODY_ARG:
     case SX_BODY_IMM:
     case SX_BODY_INDEX: return check_leaf(cx, attr, i, input);
-    case SX_BODY_APPLY: return check_apply(cx, body, i, scalar);
+    case SX_BODY_APPLY: return check_apply(cx, body, i, scalar, before);
     case SX_BODY_REDUCE:
     case SX_BODY_DOT:
     case SX_BODY_ONLINE: return check_combine(cx, body, i);
@@ -655,7 +732,8 @@ static sx_code check_program(sx_ctx *cx, const sx_type *space, const sx_body *bo
     for (uint32_t i = 0; i < body->instr_count; i++) {
         dots += body->instr[i].kind == SX_BODY_DOT;
         reduces += body->instr[i].kind == SX_BODY_REDUCE;
-        for (uint32_t k = 0; k < operand_count(&body->instr[i]); k++) {
+        const uint32_t count = operand_count(&body->instr[i]);
+        for (uint32_t k = 0; k < count; k++) {
             used[sx_body_operand(&body->instr[i], k)] = true;
         }
     }
@@ -700,8 +778,10 @@ sx_code sx_fused_infer(sx_ctx *cx, const sx_attr *attr, const sx_type *input, ui
         SX_TRY(check_access(cx, &attr->type, body, a, &input[a]));
     }
     sx_attr scalar = {0};
+    checked before;
+    before.count = 0;
     for (uint32_t i = 0; i < body->instr_count; i++) {
-        SX_TRY(check_instr(cx, attr, i, input, &scalar));
+        SX_TRY(check_instr(cx, attr, i, input, &scalar, &before));
     }
     SX_TRY(check_program(cx, &attr->type, body));
     sx_dtype last = body->instr[body->instr_count - 1].dtype;

@@ -119,6 +119,9 @@ uint32_t sx_body_summed(const sx_body *body, const sx_instr *instr);
 /* How many of x, y, z are numbers of instructions. */
 uint32_t sx_body_operand_count(const sx_instr *instr);
 uint64_t sx_body_hash(const sx_body *body);
+/* Where a body stands in a table of the running process: equal bodies have equal places. It takes less time than
+ * sx_body_hash, but may be another in another version of the program, so nothing stored may depend on it. */
+uint64_t sx_body_place(const sx_body *body, uint64_t seed);
 bool sx_body_equal(const sx_body *a, const sx_body *b);
 /* Does a kernel of the body need lanes of 8 bytes: for values of f64 and i64, and quotients of i32, which are made of
  * doubles? */
