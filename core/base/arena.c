@@ -152,7 +152,7 @@ void *sx_alloc(sx_ctx *cx, size_t size)
     return memory;
 }
 
-void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size)
+void *sx_alloc_array_unset(sx_ctx *cx, size_t count, size_t size)
 {
     SX_ASSERT(size > 0);
     size_t bytes;
@@ -160,7 +160,16 @@ void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size)
         (void)SX_FAIL(cx, SX_NOMEM, "array of %zu items of %zu bytes overflows", count, size);
         return NULL;
     }
-    return sx_alloc(cx, bytes);
+    return sx_alloc_unset(cx, bytes);
+}
+
+void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size)
+{
+    void *memory = sx_alloc_array_unset(cx, count, size);
+    if (memory != NULL) {
+        memset(memory, 0, count * size);
+    }
+    return memory;
 }
 
 char *sx_alloc_text(sx_ctx *cx, sx_span text)
@@ -173,12 +182,9 @@ char *sx_alloc_text(sx_ctx *cx, sx_span text)
     return copy;
 }
 
-sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size)
+sx_code sx_grow_to(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size)
 {
-    SX_ASSERT(item_size > 0 && (*array != NULL || *capacity == 0));
-    if (need <= *capacity) {
-        return SX_OK;
-    }
+    SX_ASSERT(item_size > 0 && (*array != NULL || *capacity == 0) && need > *capacity);
     uint64_t wanted = *capacity < 8 ? 8 : (uint64_t)*capacity * 2;
     if (wanted < need) {
         wanted = need;

@@ -151,11 +151,19 @@ void *sx_alloc(sx_ctx *cx, size_t size);
 /* The same, but for what is in it: for memory that is written before it is read. */
 void *sx_alloc_unset(sx_ctx *cx, size_t size);
 void *sx_alloc_array(sx_ctx *cx, size_t count, size_t size); /* checks the product */
-char *sx_alloc_text(sx_ctx *cx, sx_span text);               /* NUL-terminated copy */
+void *sx_alloc_array_unset(sx_ctx *cx, size_t count, size_t size);
+char *sx_alloc_text(sx_ctx *cx, sx_span text); /* NUL-terminated copy */
 #define SX_NEW(cx, type) ((type *)sx_alloc((cx), sizeof(type)))
 #define SX_NEW_ARRAY(cx, type, count) ((type *)sx_alloc_array((cx), (count), sizeof(type)))
+#define SX_NEW_ARRAY_UNSET(cx, type, count) \
+    ((type *)sx_alloc_array_unset((cx), (count), sizeof(type)))
 /* Room for `need` items: doubles an arena array (old copy stays in the arena). SX_NOMEM past the limit. */
-sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size);
+sx_code sx_grow_to(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need, size_t item_size);
+static inline sx_code sx_grow(sx_ctx *cx, void **array, uint32_t *capacity, uint32_t need,
+                              size_t item_size)
+{
+    return need <= *capacity ? SX_OK : sx_grow_to(cx, array, capacity, need, item_size);
+}
 /* The same for large arrays: the old block goes back to the system (which moves pages instead of copying
  * them), so that an array counts once against the limit. New items are not zeroed. An array lives in one of
  * the two kinds, never in both. */

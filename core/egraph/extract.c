@@ -12,49 +12,61 @@ static uint64_t add_cost(uint64_t a, uint64_t b)
 sx_code sx_walker_init(sx_ctx *cx, const sx_eg *eg, sx_walker *walker)
 {
     *walker = (sx_walker){0};
-    uint32_t **words[] = {&walker->mark, &walker->stack, &walker->next, &walker->order};
-    for (size_t i = 0; i < SX_COUNT(words); i++) {
-        *words[i] = SX_NEW_ARRAY(cx, uint32_t, eg->node_count);
-        if (*words[i] == NULL) {
-            return cx->error.code;
-        }
-    }
-    return SX_OK;
+    walker->mark = SX_NEW_ARRAY(cx, uint32_t, eg->node_count);
+    walker->stack = SX_NEW_ARRAY_UNSET(cx, uint32_t, eg->node_count);
+    walker->next = SX_NEW_ARRAY_UNSET(cx, uint32_t, eg->node_count);
+    walker->order = SX_NEW_ARRAY_UNSET(cx, uint32_t, eg->node_count);
+    bool made = walker->mark != NULL && walker->stack != NULL && walker->next != NULL &&
+                walker->order != NULL;
+    return made ? SX_OK : cx->error.code;
+}
+
+static inline bool is_hole(const uint64_t *cost, uint32_t n)
+{
+    return n == SX_EG_NONE || (cost != NULL && cost[n] == SX_COST_NEVER);
 }
 
 /* Depth first from one class, children before parents; costs are added to *total. */
 static bool walk_class(sx_walker *w, const sx_eg *eg, const uint64_t *cost, const uint32_t *choice,
                        uint32_t class_, uint64_t *total)
 {
-    uint32_t open = w->epoch * 2;
+    const uint32_t open = w->epoch * 2;
+    uint32_t *mark = w->mark;
     uint32_t top = 0;
-    w->stack[0] = class_;
-    w->next[0] = 0;
-    w->mark[class_] = open;
+    uint32_t k = 0; /* the next child of node n, which class_ has */
+    uint32_t n = choice[class_];
+    mark[class_] = open;
+    if (is_hole(cost, n)) {
+        return false;
+    }
     for (;;) {
-        class_ = w->stack[top];
-        uint32_t n = choice[class_];
-        if (n == SX_EG_NONE || (cost != NULL && cost[n] == SX_COST_NEVER)) {
-            return false;
-        }
-        if (w->next[top] < eg->node[n].arity) {
-            uint32_t child = sx_eg_child(eg, n, w->next[top]++);
-            if (w->mark[child] == open) {
+        if (k < eg->node[n].arity) {
+            uint32_t child = sx_eg_child(eg, n, k++);
+            if (mark[child] == open) {
                 return false;
             }
-            if (w->mark[child] != open + 1) {
-                w->mark[child] = open;
-                w->stack[++top] = child;
-                w->next[top] = 0;
+            if (mark[child] != open + 1) {
+                w->stack[top] = class_;
+                w->next[top++] = k;
+                mark[child] = open;
+                class_ = child;
+                n = choice[class_];
+                k = 0;
+                if (is_hole(cost, n)) {
+                    return false;
+                }
             }
             continue;
         }
-        w->mark[class_] = open + 1;
+        mark[class_] = open + 1;
         w->order[w->order_count++] = class_;
         *total = add_cost(*total, cost != NULL ? cost[n] : 1);
         if (top-- == 0) {
             return true;
         }
+        class_ = w->stack[top];
+        n = choice[class_];
+        k = w->next[top];
     }
 }
 
@@ -91,9 +103,9 @@ static sx_code number_all(sx_ctx *cx, const sx_eg *eg, adapter *a, uint32_t root
     uint32_t classes = 0;
     uint32_t nodes = 0;
     uint32_t edges = 0;
-    a->class_number = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1);
-    a->node_number = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1);
-    a->node_of = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1);
+    a->class_number = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)eg->node_count + 1);
+    a->node_number = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)eg->node_count + 1);
+    a->node_of = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)eg->node_count + 1);
     if (a->class_number == NULL || a->node_number == NULL || a->node_of == NULL) {
         return cx->error.code;
     }
@@ -147,7 +159,7 @@ static sx_code fill_rest(sx_ctx *cx, const sx_eg *eg, adapter *a, const sx_extra
 {
     sx_xt *p = &a->problem;
     uint8_t *seen = SX_NEW_ARRAY(cx, uint8_t, (size_t)p->class_count + 1);
-    a->start = SX_NEW_ARRAY(cx, uint32_t, (size_t)p->class_count + 1);
+    a->start = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)p->class_count + 1);
     if (seen == NULL || a->start == NULL) {
         return cx->error.code;
     }
@@ -194,9 +206,10 @@ sx_code sx_eg_extract(sx_ctx *cx, const sx_eg *eg, const sx_extraction *wanted,
                        eg->node_count);
     }
     SX_TRY(code);
-    *result = (sx_extracted){.proven = answer.proven,
-                             .fuel = answer.fuel,
-                             .choice = SX_NEW_ARRAY(cx, uint32_t, (size_t)eg->node_count + 1)};
+    *result =
+        (sx_extracted){.proven = answer.proven,
+                       .fuel = answer.fuel,
+                       .choice = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)eg->node_count + 1)};
     if (result->choice == NULL) {
         return cx->error.code;
     }

@@ -135,9 +135,9 @@ sx_code sx_xt_walk_run(sx_ctx *cx, const sx_xt *problem, const uint32_t *choice,
     walker w;
     size_t count = (size_t)problem->class_count + 1;
     w.mark = SX_NEW_ARRAY(cx, uint8_t, count);
-    w.stack = sx_alloc_unset(cx, count * sizeof(uint32_t));
-    w.next = sx_alloc_unset(cx, count * sizeof(uint32_t));
-    *walk = (sx_xt_walk){.order = sx_alloc_unset(cx, count * sizeof(uint32_t)), .whole = true};
+    w.stack = SX_NEW_ARRAY_UNSET(cx, uint32_t, count);
+    w.next = SX_NEW_ARRAY_UNSET(cx, uint32_t, count);
+    *walk = (sx_xt_walk){.order = SX_NEW_ARRAY_UNSET(cx, uint32_t, count), .whole = true};
     if (w.mark == NULL || w.stack == NULL || w.next == NULL || walk->order == NULL) {
         return cx->error.code;
     }

@@ -339,9 +339,9 @@ static sx_code ladder_init(ladder *l)
 {
     const sx_xt *p = l->problem;
     sx_ctx *cx = l->x.cx;
-    l->units = sx_alloc_unset(cx, ((size_t)p->node_count + 1) * sizeof(*l->units));
-    l->choice = sx_alloc_unset(cx, ((size_t)p->class_count + 1) * sizeof(*l->choice));
-    l->try_ = sx_alloc_unset(cx, ((size_t)p->class_count + 1) * sizeof(*l->try_));
+    l->units = SX_NEW_ARRAY_UNSET(cx, uint64_t, (size_t)p->node_count + 1);
+    l->choice = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)p->class_count + 1);
+    l->try_ = SX_NEW_ARRAY_UNSET(cx, uint32_t, (size_t)p->class_count + 1);
     if (l->units == NULL || l->choice == NULL || l->try_ == NULL) {
         return cx->error.code;
     }

@@ -111,15 +111,7 @@ static void settle(searcher *s, uint32_t class_)
 /* Not cleared. */
 static void *room_for(sx_ctx *cx, xt *x, size_t count, size_t size)
 {
-    size_t bytes;
-    if (x != NULL) {
-        return sx_xt_take(x, count, size);
-    }
-    if (!sx_mul_size(count, size, &bytes)) {
-        (void)SX_FAIL(cx, SX_NOMEM, "extraction: %zu items of %zu bytes", count, size);
-        return NULL;
-    }
-    return sx_alloc_unset(cx, bytes);
+    return x != NULL ? sx_xt_take(x, count, size) : sx_alloc_array_unset(cx, count, size);
 }
 #define ROOM(type, count) ((type *)room_for(cx, x, (count), sizeof(type)))
 

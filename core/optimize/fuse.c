@@ -70,9 +70,9 @@ sx_code sx_fuser_remember(sx_fuser *f, const sx_fuse_step *step, sx_code code, b
     SX_ASSERT(step->rule < SX_RULE_COUNT);
     *result = SX_FUSE_NO_STEP;
     if (code == SX_OK && ok) {
-        sx_attr kept = sx_attr_normal(SX_OP_FUSED, attr);
         sx_attr_id id;
-        SX_TRY(sx_attr_intern(f->cx, f->t->attrs, &kept, &id));
+        SX_ASSERT(attr->present == (SX_A(type) | SX_A(body))); /* it has one spelling */
+        SX_TRY(sx_attr_intern(f->cx, f->t->attrs, attr, &id));
         *result = id.i;
     } else if (code == SX_UNIMPLEMENTED || code == SX_INPUT) {
         sx_ctx_reset_error(&f->scratch);

@@ -55,14 +55,15 @@ sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *
 /* Share of an elementwise operation or view that remains where fusion is foreseen. */
 #define FUSED_SHARE 32u
 
-static bool runs_at_load(const sx_tensors *t, uint32_t n)
+/* `weights`: those of its children that follow from weights. */
+static bool runs_at_load(const sx_tensors *t, uint32_t n, uint32_t weights)
 {
-    for (uint32_t k = 0; k < t->eg.node[n].arity; k++) {
-        if (sx_tensors_fact(t, sx_eg_child(&t->eg, n, k))->is_weight == 0) {
-            return false;
-        }
+    uint32_t arity = t->eg.node[n].arity;
+    bool all = arity > SX_FUSED_ARGS_MAX || weights == (UINT32_C(1) << arity) - 1;
+    for (uint32_t k = SX_FUSED_ARGS_MAX; all && k < arity; k++) {
+        all = sx_tensors_fact(t, sx_eg_child(&t->eg, n, k))->is_weight != 0;
     }
-    return sx_type_is_static(sx_tensors_type(t, n));
+    return all && sx_type_is_static(sx_tensors_type(t, n));
 }
 
 static bool is_fusible(sx_op op)
@@ -147,11 +148,11 @@ static void foresee_fused(const sx_optimizer *o, uint32_t n, const sx_cost *esti
 }
 
 /* With each run, in thousandths of the objective. */
-static sx_code find_cost(sx_optimizer *o, uint32_t n, bool fused, uint64_t *cost)
+static sx_code find_cost(sx_optimizer *o, uint32_t n, uint32_t weights, bool fused, uint64_t *cost)
 {
     const sx_objective *objective = &o->options->objective;
     sx_cost estimate;
-    SX_TRY(sx_optimizer_price(o, n, &estimate));
+    SX_TRY(sx_optimizer_price(o, n, weights, &estimate));
     double ns = estimate.cost_ns;
     double kept = kept_bytes(o->t, n, &estimate);
     double nj = estimate.energy_nj;
@@ -176,13 +177,13 @@ static sx_code node_cost(sx_optimizer *o, uint32_t n, bool foresee, uint64_t *co
         *known = (sx_known_cost){.weights = weights};
     }
     if (known->cost[fused] == 0) {
-        SX_TRY(find_cost(o, n, fused, &known->cost[fused]));
+        SX_TRY(find_cost(o, n, weights, fused, &known->cost[fused]));
         known->cost[fused]++;
     }
     sx_op op = sx_tensors_op(t, n);
     uint32_t arity = t->eg.node[n].arity;
     *cost = known->cost[fused] - 1;
-    if (arity > 0 && runs_at_load(t, n)) {
+    if (arity > 0 && runs_at_load(t, n, weights)) {
         *cost /= LOAD_TIME_SHARE;
     }
     *cost +=
@@ -283,7 +284,7 @@ static bool can_run(const sx_eg *eg, uint32_t n, const bool *lacks, const bool *
 static sx_code find_running(sx_optimizer *o, const bool *lacks, bool *runs)
 {
     const sx_eg *eg = &o->t->eg;
-    uint32_t *stack = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count + 1), count = 0;
+    uint32_t *stack = SX_NEW_ARRAY_UNSET(o->cx, uint32_t, eg->node_count + 1), count = 0;
     if (stack == NULL) {
         return o->cx->error.code;
     }
@@ -311,9 +312,9 @@ static sx_code find_running(sx_optimizer *o, const bool *lacks, bool *runs)
 sx_code sx_optimizer_costs(sx_optimizer *o, sx_cost_kind kind, uint64_t **cost)
 {
     const sx_eg *eg = &o->t->eg;
-    *cost = SX_NEW_ARRAY(o->cx, uint64_t, eg->node_count);
+    *cost = SX_NEW_ARRAY_UNSET(o->cx, uint64_t, eg->node_count);
     bool *left_out;
-    bool *lacks = SX_NEW_ARRAY(o->cx, bool, eg->node_count);
+    bool *lacks = SX_NEW_ARRAY_UNSET(o->cx, bool, eg->node_count);
     bool *runs = SX_NEW_ARRAY(o->cx, bool, eg->node_count); /* by class */
     if (*cost == NULL || lacks == NULL || runs == NULL) {
         return o->cx->error.code;
@@ -571,7 +572,7 @@ static sx_code saturate(sx_optimizer *o)
 static sx_code start_choice(sx_optimizer *o, uint32_t **choice)
 {
     const sx_eg *eg = &o->t->eg;
-    *choice = SX_NEW_ARRAY(o->cx, uint32_t, eg->node_count);
+    *choice = SX_NEW_ARRAY_UNSET(o->cx, uint32_t, eg->node_count);
     if (*choice == NULL) {
         return o->cx->error.code;
     }

@@ -60,12 +60,12 @@ sx_code sx_optimizer_extract(sx_optimizer *o, sx_cost_kind kind, const uint64_t 
 sx_code sx_optimizer_fuse(sx_optimizer *o, const uint32_t *choice, bool again,
                           const uint32_t *before, bool *fresh);
 
-/* prices.c: what a node costs as a kernel of its own (sx_price_node). Nodes that are alike are priced once: in all
- * parts of a program, if their options have the same table of prices. A table is in the arena of the cx that it was
- * made with, and points to no e-graph that it was used with. It is left aside where the device is another,
- * or a symbol counts as another extent. Parts that are worked on side by side may use one table, if that cx has their
- * team. */
-sx_code sx_optimizer_price(sx_optimizer *o, uint32_t node, sx_cost *cost);
+/* prices.c: what a node costs as a kernel of its own (sx_price_node), where the children `weights`
+ * (sx_optimizer_weights) are weights. Nodes that are alike are priced once: in all parts of a program, if their options
+ * have the same table of prices. A table is in the arena of the cx that it was made with, and points to no e-graph that
+ * it was used with. It is left aside where the device is another, or a symbol counts as another extent. Parts that are
+ * worked on side by side may use one table, if that cx has their team. */
+sx_code sx_optimizer_price(sx_optimizer *o, uint32_t node, uint32_t weights, sx_cost *cost);
 /* Which children of a node are weights, as a set of 1 << child. */
 uint32_t sx_optimizer_weights(const sx_tensors *t, uint32_t node);
 sx_code sx_prices_make(sx_ctx *cx, const sx_device *device, const sx_symbol *symbol,

@@ -327,12 +327,11 @@ static sx_code find_price(sx_optimizer *o, uint32_t n, uint32_t weights, uint32_
     return SX_OK;
 }
 
-sx_code sx_optimizer_price(sx_optimizer *o, uint32_t n, sx_cost *cost)
+sx_code sx_optimizer_price(sx_optimizer *o, uint32_t n, uint32_t weights, sx_cost *cost)
 {
     SX_ASSERT(n < o->t->eg.node_count);
     SX_TRY(o->prices == NULL ? begin(o) : SX_OK);
     struct sx_price_view *view = o->prices;
-    uint32_t weights = sx_optimizer_weights(o->t, n);
     if (n < view->node_capacity && view->node[n].cost > 0 && view->node[n].weights == weights) {
         *cost = view->cost[view->node[n].cost - 1];
         return SX_OK;
