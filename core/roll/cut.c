@@ -19,6 +19,7 @@ typedef struct {
     sx_roll_levels *l;
     /* per node: lowest and highest level that reads it, through copies */
     uint32_t *read_first, *read_last;
+    uint64_t *type;    /* per node: a hash of its type */
     uint64_t *hash;    /* per node: its shape within its level */
     uint64_t *label;   /* per level */
     uint64_t *window;  /* per level: labels of one period from there */
@@ -166,7 +167,9 @@ static void find_levels(finder *f, uint32_t spread)
 
 static uint64_t type_hash(const sx_type *type)
 {
-    uint64_t word[2 + 2 * SX_RANK_MAX] = {type->dtype, type->rank};
+    uint64_t word[2 + 2 * SX_RANK_MAX];
+    word[0] = type->dtype;
+    word[1] = type->rank;
     for (uint32_t d = 0; d < type->rank; d++) {
         word[2 + 2 * d] = (uint64_t)type->dim[d].scale;
         word[3 + 2 * d] = type->dim[d].symbol;
@@ -183,13 +186,13 @@ static void find_labels(finder *f)
     memset(f->dots, 0, ((size_t)l->path_count + 2) * sizeof(*f->dots));
     for (uint32_t n = 0; n < g->node_count; n++) {
         const sx_node *node = &g->node[n];
-        uint64_t word[2 + SX_INPUTS_MAX] = {(uint64_t)node->op << 32 | node->attr.i,
-                                            type_hash(&node->type)};
+        uint64_t word[2 + SX_INPUTS_MAX];
+        word[0] = (uint64_t)node->op << 32 | node->attr.i;
+        word[1] = f->type[n];
         for (uint32_t k = 0; k < node->input_count; k++) {
             uint32_t below = operand(g, n, k);
             bool inside = l->made[below] || (l->level[below] == l->level[n] && !is_leaf(g, below));
-            word[2 + k] = inside ? f->hash[below]
-                                 : type_hash(&g->node[below].type) + (l->weight[below] ? 1 : 0);
+            word[2 + k] = inside ? f->hash[below] : f->type[below] + (l->weight[below] ? 1 : 0);
         }
         f->hash[n] =
             sx_hash64((sx_span){(const uint8_t *)word, (2 + (size_t)node->input_count) * 8}, 1);
@@ -261,15 +264,16 @@ static void keep_run(finder *f, run found)
 
 static void find_runs_of(finder *f, uint32_t period)
 {
-    uint32_t count = f->l->path_count;
-    uint32_t same = 0;
-    for (uint32_t k = 1; k + period <= count; k++) {
-        bool equal = f->label[k] == f->label[k + period];
-        same = equal ? same + 1 : same;
-        if (same > 0 && (!equal || k + period == count)) {
-            uint32_t first = equal ? k + 1 - same : k - same;
-            keep_run(f, (run){.first = first, .length = same + period, .period = period});
-            same = 0;
+    const uint64_t *label = f->label;
+    const uint64_t *later = f->label + period;
+    uint32_t end = f->l->path_count - period; /* the last level that has one a period later */
+    for (uint32_t k = 1; k <= end; k++) {
+        uint32_t first = k;
+        while (k <= end && label[k] == later[k]) {
+            k++;
+        }
+        if (k > first) {
+            keep_run(f, (run){.first = first, .length = k - first + period, .period = period});
         }
     }
 }
@@ -279,19 +283,22 @@ static sx_code find_runs(finder *f)
 {
     uint32_t count = f->l->path_count;
     uint32_t *distance = SX_NEW_ARRAY(f->cx, uint32_t, (size_t)count + 1);
-    if (distance == NULL) {
+    uint32_t *met = SX_NEW_ARRAY_UNSET(f->cx, uint32_t, (size_t)count + 1); /* those there are */
+    uint32_t met_count = 0;
+    if (distance == NULL || met == NULL) {
         return f->cx->error.code;
     }
     SX_TRY(find_distances(f, distance));
     SX_TRY(sx_spend(f->cx, (uint64_t)PERIODS_MAX * count));
+    for (uint32_t d = 1; d <= count; d++) {
+        met[met_count] = d;
+        met_count += distance[d] > 0 ? 1 : 0;
+    }
     f->run_count = 0;
-    for (uint32_t i = 0; i < PERIODS_MAX; i++) {
-        uint32_t best = 0;
-        for (uint32_t d = 1; d <= count; d++) {
-            best = distance[d] > distance[best] ? d : best;
-        }
-        if (best == 0) {
-            break;
+    for (uint32_t i = 0; i < PERIODS_MAX && i < met_count; i++) {
+        uint32_t best = 0; /* distance[0] is 0 */
+        for (uint32_t k = 0; k < met_count; k++) {
+            best = distance[met[k]] > distance[best] ? met[k] : best;
         }
         distance[best] = 0;
         find_runs_of(f, best);
@@ -456,13 +463,17 @@ static sx_code finder_init(finder *f)
             return f->cx->error.code;
         }
     }
-    f->hash = SX_NEW_ARRAY(f->cx, uint64_t, nodes);
+    f->type = SX_NEW_ARRAY_UNSET(f->cx, uint64_t, nodes);
+    f->hash = SX_NEW_ARRAY_UNSET(f->cx, uint64_t, nodes);
     f->label = SX_NEW_ARRAY(f->cx, uint64_t, levels);
     f->window = SX_NEW_ARRAY(f->cx, uint64_t, levels);
     f->soft = SX_NEW_ARRAY(f->cx, bool, nodes);
     f->is_cut = SX_NEW_ARRAY(f->cx, bool, levels);
-    bool made = f->hash != NULL && f->label != NULL && f->window != NULL && f->soft != NULL &&
-                f->is_cut != NULL;
+    bool made = f->type != NULL && f->hash != NULL && f->label != NULL && f->window != NULL &&
+                f->soft != NULL && f->is_cut != NULL;
+    for (size_t n = 0; made && n < nodes; n++) {
+        f->type[n] = type_hash(&f->l->graph->node[n].type);
+    }
     return made ? SX_OK : f->cx->error.code;
 }
 
