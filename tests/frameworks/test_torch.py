@@ -424,6 +424,35 @@ def test_nan():
         x, 4, return_indices=True), *F.max_pool2d(x, 3, 1, 1, return_indices=True)), x)
 
 
+def test_angles():
+    """Each within 4 units of its own last place of the value in f64 rounded, over many sizes; and at the edges, where
+    the standard of C says what they are."""
+    nan, inf = float("nan"), float("inf")
+    torch.manual_seed(SEED)
+    sizes = torch.randn(4000, dtype=torch.float64) * 10 ** torch.randint(-8, 9, (4000,)).double()
+    edges = torch.tensor([0.0, -0.0, 1.0, -1.0, inf, -inf, nan, 1e30, -1e30], dtype=torch.float64)
+    x = torch.cat([edges, sizes])
+    y = torch.cat([edges.flip(0), sizes.flip(0) + 1e-9])
+    for name, args in (("atan", (x,)), ("asinh", (x,)), ("asin", (x.sin(),)), ("acos", (x.sin(),)),
+                       ("atanh", (x.sin(),)), ("acosh", (x.abs() + 1,)), ("atan2", (x, y)),
+                       ("atan2", tuple(v.reshape(-1) for v in torch.meshgrid(edges, edges, indexing="ij")))):
+        function = getattr(torch, name)
+        for dtype in (torch.float32, torch.float64):
+            given = [v.to(dtype) for v in args]
+            got, want = compiled(function)(*given), function(*given)
+            exact = function(*(v.double() for v in given))
+            assert torch.equal(got.isnan(), want.isnan()) and torch.equal(got.isinf(), want.isinf()), name
+            whole_part = want.isfinite() & (want != 0)
+            assert torch.equal(got[want == 0].signbit(), want[want == 0].signbit()), name
+            units = (got.double() - exact)[whole_part].abs() / (exact[whole_part].abs() * torch.finfo(dtype).eps)
+            assert float(units.max()) <= 4, (name, dtype, float(units.max()), given[0][whole_part][units.argmax()])
+
+
+def test_products_of_bytes():
+    agrees(torch._int_mm, whole(19, 40, dtype=torch.int8, low=-128, high=128),
+           whole(40, 24, dtype=torch.int8, low=-128, high=128))
+
+
 def test_rows_do_not_see_the_batch():
     torch.manual_seed(SEED)
     model = nn.Sequential(nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 40), nn.Softmax(1)).eval()

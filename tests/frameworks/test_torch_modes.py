@@ -121,6 +121,14 @@ def test_clipped_slopes():
     near(run(compiled(clipped)), run(clipped), run(clipped, torch.float64))
 
 
+# ---- parameters that are computed ----
+def test_weight_norm():
+    for dim in (0, 1):
+        torch.manual_seed(SEED)
+        layer = nn.utils.parametrizations.weight_norm(nn.Linear(8, 4), dim=dim)
+        trains_as_pytorch(layer, lambda layer, x: layer(x), torch.randn(5, 8))
+
+
 def main():
     tests = {name: f for name, f in globals().items() if name.startswith("test_") and callable(f)}
     for name in sys.argv[1:] or tests:

@@ -30,24 +30,25 @@ import symplex.torch  # noqa: E402
 # Names (with variants) of operators that symplex knows, by themselves or by their decompositions. SX_SAMPLES samples of
 # each are tried in each type.
 KNOWN = """
-abs add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arange argmax argmin atleast_1d atleast_2d
-atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm broadcast_tensors broadcast_to cat ceil
-chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous copysign cos cosh cross cumsum deg2rad
-diag_embed diagonal diagonal_copy diff div.floor_rounding div.no_rounding_mode div.trunc_rounding dot dsplit dstack
-einsum empty_like eq exp exp2 expand expand_as expm1 fill flatten flip fliplr flipud float_power floor floor_divide fmax
-fmin fmod frac full full_like gather ge gradient gt hsplit hstack hypot index_add index_copy index_fill index_put
-index_select inner isfinite isinf isnan isneginf isposinf kron le lerp linalg.cross linalg.vecdot log log10 log1p log2
-log_softmax logaddexp logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill matmul max.binary
-max.reduction_no_dim max.reduction_with_dim maximum mean min.binary min.reduction_no_dim min.reduction_with_dim minimum
-mm movedim mul mv nan_to_num nanmean nansum narrow ne neg new_full new_ones new_zeros nn.functional.adaptive_avg_pool1d
+abs acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arange argmax argmin asin asinh
+atan atan2 atanh atleast_1d atleast_2d atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm
+broadcast_tensors broadcast_to cat ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous
+copysign cos cosh cross cumsum deg2rad diag diag_embed diagonal diagonal_copy diagonal_scatter diff dist
+div.floor_rounding div.no_rounding_mode div.trunc_rounding dot dsplit dstack einsum empty_like eq exp exp2 expand
+expand_as expm1 fill flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac full full_like gather
+ge gradient grid_sampler_2d gt hsplit hstack hypot index_add index_copy index_fill index_put index_select inner isfinite
+isinf isnan isneginf isposinf kron ldexp le lerp linalg.cross linalg.vecdot log log10 log1p log2 log_softmax logaddexp
+logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill matmul max.binary max.reduction_no_dim
+max.reduction_with_dim maximum mean min.binary min.reduction_no_dim min.reduction_with_dim minimum mm movedim mul mv
+nan_to_num nanmean nansum narrow narrow_copy ne neg new_full new_ones new_zeros nn.functional.adaptive_avg_pool1d
 nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d
 nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d
 nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear nn.functional.celu nn.functional.conv1d
 nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
 nn.functional.conv_transpose3d nn.functional.cosine_similarity nn.functional.cross_entropy nn.functional.elu
-nn.functional.embedding nn.functional.gelu nn.functional.glu nn.functional.group_norm nn.functional.hardshrink
-nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh nn.functional.huber_loss
-nn.functional.instance_norm nn.functional.interpolate.area nn.functional.interpolate.bilinear
+nn.functional.embedding nn.functional.gelu nn.functional.glu nn.functional.grid_sample nn.functional.group_norm
+nn.functional.hardshrink nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
+nn.functional.huber_loss nn.functional.instance_norm nn.functional.interpolate.area nn.functional.interpolate.bilinear
 nn.functional.interpolate.nearest nn.functional.l1_loss nn.functional.layer_norm nn.functional.leaky_relu
 nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d
 nn.functional.mish nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize nn.functional.pad.circular
@@ -55,18 +56,18 @@ nn.functional.pad.constant nn.functional.pad.replicate nn.functional.pixel_shuff
 nn.functional.prelu nn.functional.relu nn.functional.relu6 nn.functional.rms_norm
 nn.functional.scaled_dot_product_attention nn.functional.selu nn.functional.silu nn.functional.smooth_l1_loss
 nn.functional.softmin nn.functional.softplus nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink
-nn.functional.threshold nn.functional.unfold ones ones_like outer permute positive pow prod rad2deg reciprocal remainder
-repeat repeat_interleave reshape reshape_as roll rot90 round rsqrt rsub scatter scatter_add scatter_reduce.amax
-scatter_reduce.sum select select_scatter sgn sigmoid sign signbit sin sinh slice slice_scatter softmax sort split
-split_with_sizes sqrt square squeeze squeeze.multiple stack std std_mean sub sum t take_along_dim tan tanh tensor_split
-tensordot tile topk trace transpose tril triu true_divide trunc unbind unflatten unfold unsqueeze var var_mean vdot view
-view_as vsplit vstack where xlogy zeros zeros_like
+nn.functional.threshold nn.functional.unfold ones ones_like outer permute permute_copy positive pow prod rad2deg
+reciprocal remainder repeat repeat_interleave reshape reshape_as roll rot90 round round.decimals_3 round.decimals_neg_3
+rsqrt rsub scatter scatter_add scatter_reduce.amax scatter_reduce.sum select select_scatter sgn sigmoid sign signbit sin
+sinh slice slice_scatter softmax sort split split_with_sizes sqrt square squeeze squeeze.multiple stack std std_mean sub
+sum t take_along_dim tan tanh tensor_split tensordot tile topk trace transpose tril triu true_divide trunc unbind
+unflatten unfold unsqueeze var var_mean vdot view view_as view_copy vsplit vstack where xlogy zeros zeros_like
 """.split()
 # Of these the slopes, too, in f32: operators of PyTorch's own make them.
 SLOPES = """
 nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool2d
-nn.functional.adaptive_max_pool3d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.max_pool3d
-nn.functional.pad.replicate unfold
+nn.functional.adaptive_max_pool3d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.bilinear
+nn.functional.max_pool3d nn.functional.pad.replicate unfold
 """.split()
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 SAMPLES_MAX = int(os.environ.get("SX_SAMPLES", "2"))  # of one operator and type

@@ -1,10 +1,14 @@
 """Operators that PyTorch keeps whole for fast paths of its own, written with others that can be compiled."""
 from __future__ import annotations
 
-from typing import Any, Callable
+import functools
+from typing import Any, Callable, Sequence
 
 import torch
+from torch._decomp import decomposition_table
 from torch.nn import functional as F
+
+from symplex.torch._functions import FUNCTIONS
 
 _aten = torch.ops.aten
 
@@ -62,6 +66,21 @@ def _distances_backward(slope: torch.Tensor, x: torch.Tensor, y: torch.Tensor, p
     return (share.unsqueeze(-1) * apart).sum(-2)
 
 
+def _trilinear(a: torch.Tensor, b: torch.Tensor, c: torch.Tensor, new_a: Sequence[int], new_b: Sequence[int],
+               new_c: Sequence[int], summed: Sequence[int], unroll_dim: int = 1) -> torch.Tensor:
+    """The sum of products of three tensors, each with new dimensions along which it is repeated."""
+    made = [functools.reduce(torch.unsqueeze, sorted(new), x) for x, new in ((a, new_a), (b, new_b), (c, new_c))]
+    return (made[0] * made[1] * made[2]).sum(list(summed))
+
+
+def _weight_norm_backward(slope: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norm: torch.Tensor,
+                          dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of w = v g / norm, with the norm over all dimensions but one: of v and of g."""
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    along = (slope * v).sum(others, keepdim=True) / norm
+    return g / norm * (slope - v * (along / norm)), along
+
+
 # Operators on lists of tensors, as optimizers have them, whose name with one tensor is another one.
 _ALONE = {"norm": "linalg_vector_norm", "maximum.Scalar": "clamp_min", "maximum.ScalarList": "clamp_min",
           "minimum.Scalar": "clamp_max", "minimum.ScalarList": "clamp_max", "zero": "zeros_like"}
@@ -98,9 +117,17 @@ def _lists() -> dict[Any, Callable[..., Any]]:
     return {overload: function for overload, function in made.items() if function is not None}
 
 
+# Of PyTorch's own decompositions those that are not among its core ones, for operators that a program does not have.
+_THEIRS = (_aten.dist.default, _aten.grid_sampler_2d.default, _aten.ldexp.Tensor,
+           _aten.narrow_copy.default, _aten.permute_copy.default, _aten.round.decimals, _aten.view_copy.default)
+
 COMPOSITES: dict[Any, Callable[..., Any]] = {
+    **{overload: decomposition_table[overload] for overload in _THEIRS},
+    **FUNCTIONS,
     _aten._transformer_encoder_layer_fwd.default: _encoder_layer,
     _aten._cdist_forward.default: _distances,
     _aten._cdist_backward.default: _distances_backward,
+    _aten._trilinear.default: _trilinear,
+    _aten._weight_norm_interface_backward.default: _weight_norm_backward,
     **_lists(),
 }

@@ -319,6 +319,12 @@ def _is_negative(e: Emitter, x: Value) -> Value:
     return e.like("or", below, e.compare(e.like("divide", e.constant(1, x.dtype, x.shape), x), "lt", 0))
 
 
+@handles("signbit")
+def _signbit(e: Emitter, out: Type, x: Value) -> Value:
+    """The sign of a NaN is not seen."""
+    return e.constant(False, "bool", x.shape) if x.dtype in ("u8", "bool") else _is_negative(e, x)
+
+
 @handles("copysign")
 def _copysign(e: Emitter, out: Type, a: Operand, b: Operand) -> Value:
     dtype = wide(out.dtype)

@@ -5,6 +5,7 @@ import math
 from typing import Any, Sequence
 
 from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._shapes import slice_scatter
 from symplex.torch._table import Type, axis_of, handles, operand, widened
 
 
@@ -216,18 +217,40 @@ def _scatter_reduce(e: Emitter, out: Type, x: Value, dim: int, index: Value, upd
     return _scatter(e, x, dim, index, updates, reducer)
 
 
+class _Diagonal:
+    """Two dimensions of x as one in front of all others, in which the elements of a diagonal are at equal steps."""
+
+    def __init__(self, e: Emitter, x: Value, offset: int, dim1: int, dim2: int) -> None:
+        rank = len(_whole(x))
+        a, b = dim1 % rank, dim2 % rank
+        self.perm = [a, b] + [d for d in range(rank) if d not in (a, b)]
+        self.turned = e.transpose(x, self.perm)
+        self.rows = e.reshape(self.turned, (x.shape[a] * x.shape[b], *self.turned.shape[2:]))
+        self.first, self.step = offset if offset >= 0 else -offset * x.shape[b], x.shape[b] + 1
+
+    def end(self, count: int) -> int:
+        return self.first + (count - 1) * self.step + 1
+
+
 @handles("diagonal")
 def _diagonal(e: Emitter, out: Type, x: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
-    rank = len(_whole(x))
-    a, b = dim1 % rank, dim2 % rank
     if 0 in out.shape:
         return e.constant(0, out.dtype, out.shape)
-    perm = [a, b] + [d for d in range(rank) if d not in (a, b)]
-    turned = e.transpose(x, perm)
-    rows = e.reshape(turned, (x.shape[a] * x.shape[b], *turned.shape[2:]))
-    count = out.shape[-1]
-    first = offset if offset >= 0 else -offset * x.shape[b]
-    step = x.shape[b] + 1
-    taken = e.slice(rows, [first] + [0] * (rank - 2), (first + (count - 1) * step + 1, *rows.shape[1:]),
-                    [step] + [1] * (rank - 2))
-    return e.transpose(taken, [*range(1, rank - 1), 0])
+    along, others = _Diagonal(e, x, offset, dim1, dim2), len(x.shape) - 2
+    rows = along.rows
+    taken = e.slice(rows, [along.first] + [0] * others, (along.end(out.shape[-1]), *rows.shape[1:]),
+                    [along.step] + [1] * others)
+    return e.transpose(taken, [*range(1, others + 1), 0])
+
+
+@handles("diagonal_scatter")
+def _diagonal_scatter(e: Emitter, out: Type, x: Value, source: Value, offset: int = 0, dim1: int = 0,
+                      dim2: int = 1) -> Value:
+    if 0 in source.shape or 0 in x.shape:
+        return x
+    along, count, others = _Diagonal(e, x, offset, dim1, dim2), source.shape[-1], len(x.shape) - 2
+    source = e.transpose(e.convert(source, x.dtype), [others, *range(others)])
+    made = slice_scatter(e, Type(x.dtype, along.rows.shape), along.rows, source, 0, along.first, along.end(count),
+                         along.step)
+    made = e.reshape(made, along.turned.shape)
+    return e.transpose(made, [along.perm.index(d) for d in range(len(x.shape))])

@@ -177,6 +177,11 @@ def _product(e: Emitter, out: Type, a: Value, b: Value) -> Value:
     return e.dot(a, b, [len(a.shape) - 1], [batch], batch)
 
 
+@handles("_int_mm")
+def _int_product(e: Emitter, out: Type, a: Value, b: Value) -> Value:
+    return _product(e, out, e.convert(a, out.dtype), e.convert(b, out.dtype))
+
+
 @handles("addmm", "baddbmm", "addmv")
 def _added_product(e: Emitter, out: Type, c: Value, a: Value, b: Value, *, beta: float = 1, alpha: float = 1) -> Value:
     """Narrow floats are rounded once, behind the sum."""

@@ -190,7 +190,7 @@ def _constant_pad_nd(e: Emitter, out: Type, x: Value, pads: Sequence[int], value
 
 
 @handles("slice_scatter")
-def _slice_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None,
+def slice_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None,
                    step: int = 1) -> Value:
     dim = axis_of(dim, x)
     first, last = bounds(start, end, x.shape[dim])
@@ -215,7 +215,7 @@ def _select_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int, in
     index += x.shape[dim] if index < 0 else 0
     source = e.reshape(operand(e, source, x.dtype, [n for d, n in enumerate(x.shape) if d != dim]),
                        [1 if d == dim else n for d, n in enumerate(x.shape)])
-    return _slice_scatter(e, out, x, source, dim, index, index + 1)
+    return slice_scatter(e, out, x, source, dim, index, index + 1)
 
 
 def triangle(e: Emitter, shape: Sequence[Any], diagonal: int) -> Value:
