@@ -18,6 +18,8 @@
  *
  * The registers follow laws that were found by assembling small kernels for sm_80 to sm_120 with ptxas 13.0. What
  * is marked as an estimate below was not measured. */
+#include <math.h>
+
 #include "core/base/grid.h"
 #include "core/cost/model.h"
 
@@ -182,13 +184,16 @@ uint32_t sx_block_walkers(const sx_block_problem *p, const sx_block_tiles *t)
     return walks ? (uint32_t)p->device->cores : 0;
 }
 
+bool sx_block_needs_raster(const sx_block_problem *p)
+{
+    return p->batch == 1 && p->factor[1].distinct > p->room;
+}
+
 bool sx_block_has_raster(const sx_block_problem *p, const sx_block_tiles *t)
 {
-    if (p->batch != 1 || p->factor[1].distinct <= p->room) {
-        return false;
-    }
     double rows = sx_whole(p->rows / (double)t->rows);
-    return rows > t->raster && sx_whole(rows / t->raster) * t->raster == rows &&
+    return sx_block_needs_raster(p) && rows > t->raster &&
+           sx_whole(rows / t->raster) * t->raster == rows &&
            sx_whole(p->columns / (double)t->columns) <= SX_GRID_YZ_MAX;
 }
 
@@ -535,10 +540,11 @@ static double least_bytes(const sx_block_problem *p, const sx_block_tiles *t, do
     sx_block_tiles together = *t;
     together.raster = 0;
     double least = moved_bytes(p, &together, row_blocks, column_blocks, at_once);
-    if (p->batch != 1 || p->factor[1].distinct <= p->room) {
+    if (!sx_block_needs_raster(p)) {
         return least;
     }
-    for (together.raster = 2; together.raster <= t->raster; together.raster *= 2) {
+    for (together.raster = 2; together.raster <= t->raster && least > p->bytes;
+         together.raster *= 2) { /* each byte moves once at least */
         if (together.raster < row_blocks) {
             least = sx_least(least, moved_bytes(p, &together, row_blocks, column_blocks, at_once));
         }
@@ -608,41 +614,85 @@ double sx_cost_block_warp_least(const sx_block_problem *p, const sx_block_tiles 
     return (ns + p->device->launch_ns + p->after_ns) * ROUNDED;
 }
 
-/* As few cycles as with any number of stages, results as by the faster of threads and slots, and as few bytes as with
- * any raster, and from the second level as with the clusters of the tiles, which take no time here. */
+/* What bounds for any number of stages begin with. `ring`: stages of all rings of a core. `held`: blocks of a core
+ * whose rings have two, 0 where there are none. Cycles: `second` of a stage of a block at the second level, with the
+ * clusters of the tiles; of the units, `all` for all blocks of a core and `one` for one alone. */
+typedef struct {
+    double ring, held;
+    double second, all, one;
+    double results, moving, free_ns;
+} any_depth;
+
+static double ns_of_least(const sx_block_problem *p, double cycles, double moving)
+{
+    double ns = sx_model_overlap(cycles / p->device->ghz, moving);
+    return (sx_most(ns, p->floor_ns) + p->device->launch_ns + p->after_ns) * ROUNDED;
+}
+
+/* Results as by the faster of threads and slots, as few bytes as with any raster, and from the second level as with
+ * the clusters of the tiles, which take no time here. `free_ns`: what it costs if memory is never waited for. */
+static any_depth any_depth_of(const sx_block_problem *p, const sx_block_tiles *t,
+                              const sx_block_work *s)
+{
+    const sx_device *device = p->device;
+    double units = sx_most(s->compute, s->issue);
+    any_depth d = {.ring = (double)(int64_t)(device->shared_bytes / stage_bytes(p, t)),
+                   .second = second_of(p, t, s->fetched),
+                   .results = least_results(p, t, s)};
+    d.held = sx_least(s->held_most, (double)(int64_t)(d.ring / 2));
+    d.all = s->each * sx_most(units, sx_most(s->port, d.second));
+    d.one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
+    if (d.held >= 1) {
+        double at_once = sx_least(s->blocks, d.held * device->cores);
+        double bytes = least_bytes(p, t, s->row_blocks, s->column_blocks, at_once);
+        double cycles = least_free_cycles(p, t, s, d.all, d.one, d.held) + d.results;
+        d.moving = sx_device_move_ns(device, bytes);
+        d.free_ns = ns_of_least(p, cycles, d.moving);
+    }
+    return d;
+}
+
+/* The next fewer blocks that a core holds because of their rings, and the deepest ring with which it does: of rings
+ * that let it hold as many the deepest one waits least. False: there are no more. */
+static bool next_depth(any_depth *d, uint32_t *depth)
+{
+    d->held = sx_least(d->held, (double)(int64_t)(d->ring / (*depth + 1)));
+    if (*depth >= SX_BLOCK_DEPTH_MAX || d->held < 1) {
+        return false;
+    }
+    *depth = (uint32_t)sx_least(SX_BLOCK_DEPTH_MAX, d->ring / d->held);
+    return true;
+}
+
 double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles *t,
                                 const sx_block_work *s, double enough)
 {
-    const sx_device *device = p->device;
-    double ring = (double)(int64_t)(device->shared_bytes / stage_bytes(p, t)); /* of a core */
-    double units = sx_most(s->compute, s->issue);
-    double second = second_of(p, t, s->fetched);
-    double all = s->each * sx_most(units, sx_most(s->port, second));
-    double one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
-    double results = least_results(p, t, s);
-    double most = sx_least(s->held_most, (double)(int64_t)(ring / 2)); /* with two stages */
-    if (most < 1) {
-        return 0; /* there is no such schedule */
+    any_depth d = any_depth_of(p, t, s);
+    double cycles = HUGE_VAL;
+    uint32_t depth = 1;
+    if (d.held < 1 || d.free_ns >= enough) {
+        return d.held < 1 ? 0 : d.free_ns;
     }
-    double at_once = sx_least(s->blocks, most * device->cores);
-    double moving =
-        sx_device_move_ns(device, least_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
-    double cycles = least_free_cycles(p, t, s, all, one, most) + results;
-    double ns = sx_model_overlap(cycles / device->ghz, moving);
-    double least = (sx_most(ns, p->floor_ns) + device->launch_ns + p->after_ns) * ROUNDED;
-    if (least >= enough) {
-        return least;
+    while (next_depth(&d, &depth)) {
+        double some = least_cycles(p, t, s, d.second, d.all, d.one, d.held, depth);
+        cycles = sx_least(cycles, some);
     }
-    cycles = least_cycles(p, t, s, second, all, one, most, 2);
-    for (uint32_t depth = 3; depth <= SX_BLOCK_DEPTH_MAX; depth++) {
-        double held = sx_least(most, (double)(int64_t)(ring / depth));
-        if (held < 1) {
-            break;
-        }
-        cycles = sx_least(cycles, least_cycles(p, t, s, second, all, one, held, depth));
+    return ns_of_least(p, cycles + d.results, d.moving);
+}
+
+bool sx_cost_block_may_be(const sx_block_problem *p, const sx_block_tiles *t,
+                          const sx_block_work *s, double dearest)
+{
+    any_depth d = any_depth_of(p, t, s);
+    sx_block_tiles deepest = *t;
+    SX_ASSERT(!sx_block_by_engine(t) && t->stores == 0 && t->walkers == 0);
+    deepest.depth = 1;
+    deepest.cluster_rows = deepest.cluster_columns = 0;
+    bool may = false;
+    while (!may && d.held >= 1 && d.free_ns < dearest && next_depth(&d, &deepest.depth)) {
+        may = ns_of_least(p, dealt_cycles(p, &deepest, s, d.held), d.moving) < dearest;
     }
-    ns = sx_model_overlap((cycles + results) / device->ghz, moving);
-    return (sx_most(ns, p->floor_ns) + device->launch_ns + p->after_ns) * ROUNDED;
+    return may;
 }
 
 /* Cycles of shared memory's port for a step of k of a block, whatever its warps are: what is copied, and what they

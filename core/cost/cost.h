@@ -64,8 +64,9 @@ uint32_t sx_block_registers(const sx_block_problem *problem, const sx_block_tile
 double sx_block_shared_bytes(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* Slots of the result that a group of warps fills, one after the other, where the copy engine stores it. */
 double sx_block_slots(const sx_block_problem *problem, const sx_block_tiles *tiles);
-/* Can tiles->raster rows of blocks be visited together, and is it of use: does the second level not hold the right
- * factor anyhow? */
+/* Is it of use that rows of blocks are visited together: does the second level not hold the right factor anyhow? Can
+ * tiles->raster of them be, and is it? */
+bool sx_block_needs_raster(const sx_block_problem *problem);
 bool sx_block_has_raster(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* Can the blocks be clusters, of the one kind that tiles->cluster_rows or tiles->cluster_columns says? All are
  * whole, the device has clusters and an even number of cores, and the factor that they share is fetched in halves. */
@@ -123,6 +124,10 @@ uint32_t sx_block_held(const sx_block_problem *of_tiles, const sx_block_tiles *t
  * HUGE_VAL: none is. */
 double sx_cost_block_work_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                                 const sx_block_work *work, double enough);
+/* May one of these cost less than `dearest`, where threads copy? The bound is closer to the prices, for the work of
+ * the tiles alone. */
+bool sx_cost_block_may_be(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                          const sx_block_work *work, double dearest);
 /* Nor does one with fewer steps in a stage. It takes less time to find, and is further from the prices. `work` holds
  * one block at least. */
 double sx_cost_block_warp_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,

@@ -46,6 +46,14 @@ double sx_model_distinct_bytes(const sx_analysis *a, uint32_t argument);
 double sx_model_overlap(double computing, double moving);
 double sx_model_overlapped(const sx_device *device, const sx_analysis *a, double computing);
 
+/* What the schedule of a map or row kernel says, read from its levels once; 0: it has no such level. */
+typedef struct {
+    int64_t rows, columns;          /* of a grid point */
+    int64_t line_columns, line_sum; /* in straight line: of the columns, of what a row sums */
+    int64_t team_sum;               /* of a row, the work of one warp of several */
+    uint32_t lanes, width;          /* lanes of a vector; elements of one side by side */
+} sx_model_row_steps;
+
 /* ---- warps.c: kernels of the loop IR where a grid point is a warp ---- */
 /* What the cores take for all points of a contraction. `strips` register blocks stand one above the other in a tile
  * of rows, `height` rows in each. */
@@ -64,6 +72,6 @@ double sx_model_warps_ns(const sx_device *device, const sx_analysis *a, const sx
 double sx_model_warps_bound_ns(const sx_device *device, const sx_analysis *a,
                                const sx_contraction_tiles *tiles, double height);
 /* Map and row kernels, without their launch. */
-double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
-                             double points, double work_ns);
+double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a,
+                             const sx_model_row_steps *s, double points, double work_ns);
 #endif

@@ -246,13 +246,7 @@ typedef struct {
     const sx_device *device;
     const sx_analysis *a;
     const sx_schedule *s;
-    double lanes;
 } pricing;
-
-static double step(const pricing *p, sx_role axis, sx_bind bind)
-{
-    return (double)sx_schedule_step(p->s, axis, bind, 0);
-}
 
 static double extent(const pricing *p, sx_role role)
 {
@@ -289,28 +283,46 @@ static double lines_ns(const pricing *p, double points)
     return bytes / device->l2_bytes_per_ns / device->cores;
 }
 
+static sx_model_row_steps row_steps_of(const sx_schedule *s)
+{
+    sx_model_row_steps steps = {.lanes = sx_schedule_lanes(s), .width = sx_schedule_width(s)};
+    for (uint32_t i = s->level_count; i-- > 0;) { /* the outermost of several counts */
+        const sx_level *level = &s->level[i];
+        bool grid = level->bind == SX_BIND_GRID, loop = level->bind == SX_BIND_LOOP;
+        if (level->axis == SX_ROLE_ROW && grid) {
+            steps.rows = level->step;
+        } else if (level->axis == SX_ROLE_COLUMN && (grid || loop)) {
+            *(grid ? &steps.columns : &steps.line_columns) = level->step;
+        } else if (level->axis == SX_ROLE_SUM && loop) {
+            steps.line_sum = level->step;
+        } else if (level->axis == SX_ROLE_SUM && level->bind == SX_BIND_WARP) {
+            steps.team_sum = level->step;
+        }
+    }
+    return steps;
+}
+
 /* A grid point works on whole vectors and fetches whole cache lines of every tensor. */
 static double price_rows(const pricing *p)
 {
     const sx_device *device = p->device;
     const sx_analysis *a = p->a;
-    double points = ceil(extent(p, SX_ROLE_ROW) / step(p, SX_ROLE_ROW, SX_BIND_GRID));
-    double tile = step(p, SX_ROLE_COLUMN, SX_BIND_GRID);
-    points *= tile > 0 ? ceil(extent(p, SX_ROLE_COLUMN) / tile) : 1;
+    const sx_model_row_steps steps = row_steps_of(p->s);
+    double lanes = steps.lanes, tile = (double)steps.columns;
+    double points = sx_whole(extent(p, SX_ROLE_ROW) / (double)steps.rows);
+    points *= tile > 0 ? sx_whole(extent(p, SX_ROLE_COLUMN) / tile) : 1;
     double along = a->lane == SX_NO_DIM ? 1 : (double)a->view.extent[a->lane];
-    double vectors = a->lane == SX_NO_DIM ? p->lanes : ceil(along / p->lanes) * p->lanes / along;
-    double bytes = fmax(a->effort, points * LINE_BYTES * (a->input_count + a->result_count));
-    double work = fmax(sx_device_compute_ns(device, a->arithmetic, false, a->work) * vectors,
-                       sx_device_move_ns(device, bytes));
+    double vectors = a->lane == SX_NO_DIM ? lanes : sx_whole(along / lanes) * lanes / along;
+    double bytes = sx_most(a->effort, points * LINE_BYTES * (a->input_count + a->result_count));
+    double computing = sx_device_compute_ns(device, a->arithmetic, false, a->work);
+    double work = sx_most(computing * vectors, sx_device_move_ns(device, bytes));
     if (sx_model_has_warps(device)) {
-        bool again = a->passes.makes_again &&
-                     step(p, SX_ROLE_SUM, SX_BIND_WARP) > 0; /* blocks keep no values */
-        work = again ? fmax(work, 2 * sx_device_compute_ns(device, a->arithmetic, false, a->work))
-                     : work;
-        work = fmax(work, lines_ns(p, points));
-        return sx_model_warp_rows_ns(device, a, p->s, points, work);
+        bool again = a->passes.makes_again && steps.team_sum > 0; /* blocks keep no values */
+        work = again ? sx_most(work, 2 * computing) : work;
+        work = sx_most(work, lines_ns(p, points));
+        return sx_model_warp_rows_ns(device, a, &steps, points, work);
     }
-    double rounds = ceil(points / device->cores);
+    double rounds = sx_whole(points / device->cores);
     bool turned = sx_schedule_turned_rows(a, p->s) != SX_NO_DIM;
     double apart = a->kind == SX_KERNEL_ROW ? SCATTERED_ROW_CYCLES : SCATTERED_LINE_CYCLES;
     double cycles = turned ? TURNED_CYCLES : apart;
@@ -338,8 +350,7 @@ double sx_cost_schedule(const sx_device *device, const sx_analysis *a, const sx_
     if (sums && sx_online_blocks_of(s, &online)) {
         return sx_cost_online_blocks(device, a, &online);
     }
-    pricing p = {device, a, s, (double)sx_schedule_lanes(s)};
-    bool keys = a->kind == SX_KERNEL_ONLINE || a->kind == SX_KERNEL_NESTED;
-    double time = keys ? sx_model_keys_ns(device, a, s) : price_rows(&p);
-    return fmax(time, sx_cost_floor(device, a)) + device->launch_ns;
+    pricing p = {device, a, s};
+    double time = sums ? sx_model_keys_ns(device, a, s) : price_rows(&p);
+    return sx_most(time, sx_cost_floor(device, a)) + device->launch_ns;
 }

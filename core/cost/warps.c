@@ -87,35 +87,28 @@ double sx_model_warps_bound_ns(const sx_device *device, const sx_analysis *a,
 
 /* ---- map and row kernels ---- */
 
-/* Steps of a chain across the rows in straight line. */
-static int64_t steps_of(const sx_schedule *s)
-{
-    return sx_max_i64(1, sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0));
-}
-
-/* Lines that such a chain has, over all of its dimensions. */
-static double chain_lines(const sx_analysis *a, const sx_schedule *s)
+/* Lines that a chain across the rows has, over all of its dimensions. */
+static double chain_lines(const sx_analysis *a, const sx_model_row_steps *s)
 {
     uint32_t inner = sx_view_inner_reduced(&a->view);
     int64_t length = inner == SX_NO_DIM ? 1 : a->view.extent[inner];
-    return (double)(a->extent[SX_ROLE_SUM] / length) * (double)sx_ceil_div_i64(length, steps_of(s));
+    int64_t lines = sx_ceil_div_i64(length, sx_max_i64(1, s->line_sum));
+    return (double)(a->extent[SX_ROLE_SUM] / length) * (double)lines;
 }
 
-/* Times that one point waits for loads: those of a contiguous piece stand together as far as it is in straight line,
- * where lanes have several elements as many as the lowering loads before it computes. */
-static double turns_of(const sx_analysis *a, const sx_schedule *s)
+/* Times that one point waits for loads in a step of a chain across its rows, or in all: those of a contiguous piece
+ * stand together as far as it is in straight line, where lanes have several elements as many as the lowering loads
+ * before it computes. */
+static double turns_of(const sx_analysis *a, const sx_model_row_steps *s)
 {
-    double rows = (double)sx_min_i64(sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0),
-                                     a->extent[SX_ROLE_ROW]);
-    sx_role along = a->along ? SX_ROLE_SUM : SX_ROLE_COLUMN;
-    int64_t line = sx_schedule_step(s, along, SX_BIND_LOOP, 0);
-    bool wide_rows = a->along && sx_schedule_width(s) > 1;
-    line = wide_rows ? sx_min_i64(line, SX_ROW_LOADED * (int64_t)sx_schedule_lanes(s)) : line;
-    int64_t tile = sx_schedule_step(s, along, SX_BIND_GRID, 0);
-    int64_t all = a->extent[along];
-    double pieces =
-        (double)sx_ceil_div_i64(tile > 0 ? sx_min_i64(tile, all) : all, sx_max_i64(1, line));
-    return rows * pieces * (a->along ? 1 : chain_lines(a, s));
+    double rows = (double)sx_min_i64(s->rows, a->extent[SX_ROLE_ROW]);
+    int64_t all = a->extent[a->along ? SX_ROLE_SUM : SX_ROLE_COLUMN];
+    int64_t line = a->along ? s->line_sum : s->line_columns;
+    bool wide_rows = a->along && s->width > 1;
+    line = wide_rows ? sx_min_i64(line, SX_ROW_LOADED * (int64_t)s->lanes) : line;
+    int64_t tile = a->along ? 0 : s->columns;
+    tile = tile > 0 ? sx_min_i64(tile, all) : all;
+    return rows * (double)sx_ceil_div_i64(tile, sx_max_i64(1, line));
 }
 
 /* How the warps of a device share the rows. */
@@ -128,10 +121,9 @@ typedef struct {
     bool holds;    /* a warp keeps its row in registers */
 } row_walk;
 
-static row_walk walk_of(const sx_device *device, const sx_analysis *a, const sx_schedule *s)
+static row_walk walk_of(const sx_device *device, const sx_analysis *a, const sx_model_row_steps *s)
 {
-    int64_t length = a->extent[SX_ROLE_SUM];
-    int64_t warp = sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_WARP, 0);
+    int64_t length = a->extent[SX_ROLE_SUM], warp = s->team_sum;
     row_walk w = {.team = 1, .passes = 1};
     if (a->kind != SX_KERNEL_ROW) {
         return w;
@@ -141,8 +133,7 @@ static row_walk walk_of(const sx_device *device, const sx_analysis *a, const sx_
     if (a->along && (a->reduced & (a->reduced - 1)) == 0) {
         cut = sx_row_cut(length, a->lane_bytes);
     }
-    w.holds = a->along && sx_schedule_width(s) > 1 && cut.count == 1 &&
-              sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0) >= length;
+    w.holds = a->along && s->width > 1 && cut.count == 1 && s->line_sum >= length;
     w.team = warp > 0 ? (double)(cut.length * cut.count / warp) : 1;
     w.passes = w.holds ? 1 : sx_most(1, passes.passes);
     w.again = w.holds ? 0 : passes.bytes_again;
@@ -153,18 +144,18 @@ static row_walk walk_of(const sx_device *device, const sx_analysis *a, const sx_
 }
 
 /* Points that the device works at together. */
-static double points_at_once(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
-                             const row_walk *w)
+static double points_at_once(const sx_device *device, const sx_analysis *a,
+                             const sx_model_row_steps *s, const row_walk *w)
 {
-    bool wide_rows = a->along && sx_schedule_width(s) > 1;
-    bool chain = a->kind == SX_KERNEL_ROW && !a->along && steps_of(s) > 1;
+    bool wide_rows = a->along && s->width > 1;
+    bool chain = a->kind == SX_KERNEL_ROW && !a->along && s->line_sum > 1;
     if (!w->holds && w->team <= 1 && !chain) {
         return sx_device_points(device);
     }
-    int64_t line = wide_rows ? sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0) : 0;
+    int64_t line = wide_rows ? s->line_sum : 0;
     line = w->holds ? line : SX_ROW_LOADED * (int64_t)device->lanes;
     uint32_t registers = (uint32_t)(line / device->lanes) + OVERHEAD_REGISTERS;
-    registers = chain ? (uint32_t)steps_of(s) * a->input_count + OVERHEAD_REGISTERS : registers;
+    registers = chain ? (uint32_t)s->line_sum * a->input_count + OVERHEAD_REGISTERS : registers;
     uint32_t warps = w->team > 1 ? (uint32_t)w->team : BLOCK_WARPS;
     uint32_t blocks = sx_device_resident_blocks(device, warps * device->lanes, registers, 0);
     double points = (double)sx_most(1, blocks) * device->cores;
@@ -182,14 +173,14 @@ static double moved_ns(const sx_device *device, const sx_analysis *a, const row_
     return sx_most(feed, sx_device_move_ns(device, a->bytes + (stays ? 0 : w->again)));
 }
 
-double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a, const sx_schedule *s,
-                             double points, double work_ns)
+double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a,
+                             const sx_model_row_steps *s, double points, double work_ns)
 {
     row_walk w = walk_of(device, a, s);
     double at_once = points_at_once(device, a, s, &w);
-    double waits = w.passes * sx_whole(turns_of(a, s) / w.team) * device->memory_latency;
+    double rows = turns_of(a, s), turns = rows * (a->along ? 1 : chain_lines(a, s));
+    double waits = w.passes * sx_whole(turns / w.team) * device->memory_latency;
     double sums = w.folds * FOLD_CYCLES + w.meets * MEET_CYCLES;
-    double rows = turns_of(a, s) / sx_most(1, chain_lines(a, s));
     double chain = a->kind == SX_KERNEL_ROW && !a->along ? (double)a->extent[SX_ROLE_SUM] : 0;
     sums += w.passes * rows * chain * device->fma_latency; /* each step waits for the one before */
     double alone = (waits + sums + POINT_CYCLES) / device->ghz;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "core/ir/fused_body.h"
+
 /* The dimension of the space that counts the keys, or SX_NO_DIM: several, or one key. */
 static uint32_t key_dim(const sx_attr *fused)
 {
@@ -397,6 +399,22 @@ static void make_combine(const sx_analysis *a, int64_t pieces, sx_online_pieces 
     p->combine_input[a->value] = p->result[SX_PIECE_SUM];
     p->combine_input[a->rhs] = p->result[SX_PIECE_STATISTIC];
     combine_program(a, dim, body);
+}
+
+sx_code sx_online_pieces_of_price(sx_ctx *cx, const sx_analysis *a, int64_t piece,
+                                  sx_online_pieces *p)
+{
+    SX_ASSERT(piece >= 1 && piece == sx_online_piece(a));
+    sx_type sums, whole;
+    find_arguments(a, p);
+    make_partial(a, piece, p);
+    make_combine(a, a->extent[SX_ROLE_SUM] / piece, p);
+    sx_body_shape(&p->partial.type, &p->partial_body, &sums);
+    sx_body_shape(&p->combine.type, &p->combine_body, &whole);
+    SX_TRY(sx_analysis_of_checked(cx, &p->partial, p->partial_input, p->argument_count, &sums, NULL,
+                                  &p->partial_analysis));
+    return sx_analysis_of_checked(cx, &p->combine, p->combine_input, a->input_count, &whole, NULL,
+                                  &p->combine_analysis);
 }
 
 sx_code sx_online_pieces_make(sx_ctx *cx, const sx_analysis *a, int64_t piece, sx_online_pieces *p)

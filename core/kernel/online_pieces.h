@@ -54,4 +54,7 @@ int64_t sx_online_piece(const sx_analysis *analysis);
 /* `piece` is that of sx_online_piece. */
 sx_code sx_online_pieces_make(sx_ctx *cx, const sx_analysis *analysis, int64_t piece,
                               sx_online_pieces *pieces);
+/* `partial` and `combine` alone with their analyses, as prices need them: no statistic, and none of its checks. */
+sx_code sx_online_pieces_of_price(sx_ctx *cx, const sx_analysis *analysis, int64_t piece,
+                                  sx_online_pieces *pieces);
 #endif

@@ -139,7 +139,8 @@ static double price_raster(blocks *b, const sx_block_work *work, uint32_t held)
     b->t.raster = 0;
     double least = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
     uint32_t best = 0;
-    for (uint32_t i = 0; i < SX_COUNT(raster_of) && is_ordered(b); i++) {
+    bool ordered = is_ordered(b) && sx_block_needs_raster(&b->of_tiles);
+    for (uint32_t i = 0; ordered && i < SX_COUNT(raster_of); i++) {
         b->t.raster = raster_of[i];
         if (!sx_block_has_raster(&b->of_tiles, &b->t)) {
             continue;
@@ -234,9 +235,11 @@ static sx_code price_depths(blocks *b)
         return sx_search_drop(b->space, &result->dropped_resources, (uint32_t)SX_COUNT(depths));
     }
     sx_block_tiles any = any_order(b);
-    double enough = sx_search_dearest(b->space);
-    if (!sx_search_wants(b->space,
-                         sx_cost_block_work_least(&b->of_tiles, &any, &b->work, enough))) {
+    double dearest = sx_search_dearest(b->space);
+    bool may = sx_block_by_engine(&any)
+                   ? sx_cost_block_work_least(&b->of_tiles, &any, &b->work, dearest) < dearest
+                   : sx_cost_block_may_be(&b->of_tiles, &any, &b->work, dearest);
+    if (!may) {
         return sx_search_drop(b->space, &result->dropped_bound, (uint32_t)SX_COUNT(depths));
     }
     for (uint32_t d = 0; d < SX_COUNT(depths); d++) {
@@ -305,9 +308,13 @@ static void bound_steps(blocks *b)
     sx_block_tiles any = any_order(b);
     double enough = sx_search_dearest(b->space);
     any.steps = b->steps_most;
+    sx_block_work work;
     for (uint32_t i = 0; i < b->steps_count; i++) {
-        sx_block_work work;
-        sx_block_work_any(&b->of_tiles, &any, &work);
+        if (i > 0 && b->matrix != NULL) {
+            sx_block_work_halve(&b->of_tiles, &any, &work);
+        } else {
+            sx_block_work_any(&b->of_tiles, &any, &work);
+        }
         b->steps_least[i] =
             work.held_most > 0 ? sx_cost_block_work_least(&b->of_tiles, &any, &work, enough) : 0;
         any.steps /= 2;

@@ -260,16 +260,13 @@ static sx_code search(sx_search_space *space);
 static sx_code search_pieces(sx_search_space *space, const sx_matrix_instruction *matrix,
                              int64_t piece)
 {
-    sx_online_pieces *p = SX_NEW(space->cx, sx_online_pieces);
+    sx_online_pieces p; /* large, and for each price another one: not in memory of the request */
     sx_search_result *result = space->result, both = {.keep = 1};
-    if (p == NULL) {
-        return space->cx->error.code;
-    }
-    SX_TRY(sx_online_pieces_make(space->cx, space->a, piece, p));
+    SX_TRY(sx_online_pieces_of_price(space->cx, space->a, piece, &p));
     sx_search_space of = *space;
-    of.a = &p->partial_analysis;
+    of.a = &p.partial_analysis;
     SX_TRY(sx_search_online_blocks(&of, matrix));
-    of.a = &p->combine_analysis;
+    of.a = &p.combine_analysis;
     of.result = &both;
     both.floor_ns = sx_cost_floor(space->device, of.a);
     SX_TRY(search(&of));

@@ -87,11 +87,16 @@ static void put(figures *f, const sx_search_result *search, double us, double le
                least_ns / 1e3, points, ratio);
         return;
     }
+    sx_buf text;
+    sx_buf_init(&text, SX_SCHEDULE_TEXT_MAX + 1);
+    sx_schedule_print(&search->best[0].schedule, &text);
     printf("{\"schema\": \"symplex-bench select 1\", \"target\": \"%s\", \"shape\": \"%s\", "
            "\"kernel\": %u, \"selection_us\": %.6g, \"schedules\": %u, \"priced\": %u, "
-           "\"chosen_us\": %.6g, \"cheapest_us\": %.6g, \"points\": %.0f, \"ratio\": %.6g}\n",
-           f->device->name, f->shape, f->of_shape++, us, search->considered, priced, chosen / 1e3,
-           least_ns / 1e3, points, ratio);
+           "\"chosen\": \"%.*s\", \"chosen_us\": %.6g, \"cheapest_us\": %.6g, "
+           "\"points\": %.0f, \"ratio\": %.6g}\n",
+           f->device->name, f->shape, f->of_shape++, us, search->considered, priced, (int)text.len,
+           (const char *)text.ptr, chosen / 1e3, least_ns / 1e3, points, ratio);
+    sx_buf_fini(&text);
 }
 
 static sx_code visit(sx_ctx *cx, const sx_attr *fused, const sx_type *input, uint32_t input_count,

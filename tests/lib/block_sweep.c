@@ -24,13 +24,16 @@ static double larger(double x, double y)
     return x > y ? x : y;
 }
 
-static double work_least(const sweep *s, const sx_block_tiles *any)
+/* The bound of tiles for any stages; HUGE_VAL where it drops one that costs `ns`. */
+static double work_least(const sweep *s, const sx_block_tiles *any, double ns)
 {
     sx_block_problem of_tiles;
     sx_block_work work;
     sx_block_problem_of_tiles(&s->problem, any, &of_tiles);
     sx_block_work_of(&of_tiles, any, &work);
-    return sx_cost_block_work_least(&of_tiles, any, &work, HUGE_VAL);
+    bool may =
+        sx_block_by_engine(any) || sx_cost_block_may_be(&of_tiles, any, &work, ns * (1 + 1e-9));
+    return may ? sx_cost_block_work_least(&of_tiles, any, &work, HUGE_VAL) : HUGE_VAL;
 }
 
 /* The bound of all steps of a stage from the most on, and the one of all warps. */
@@ -60,7 +63,7 @@ static void price(sweep *s)
     any.cluster_columns = ordered ? 2 : 0;
     s->out->count++;
     s->out->bound_worst = larger(s->out->bound_worst, sx_cost_block_least(&s->problem, &any) / ns);
-    s->out->bound_worst = larger(s->out->bound_worst, work_least(s, &any) / ns);
+    s->out->bound_worst = larger(s->out->bound_worst, work_least(s, &any, ns) / ns);
     s->out->bound_worst = larger(s->out->bound_worst, warps_least(s, &any) / ns);
     if (s->out->least_ns <= 0 || ns < s->out->least_ns) {
         s->out->least_ns = ns;
