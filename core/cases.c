@@ -5,7 +5,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define SHAPES_MAX 64u /* parts of one kernel */
+#include "core/loop/between.h"
+
+#define SHAPES_MAX 64u /* parts of one kernel; a set of them is a u64 */
 _Static_assert(SHAPES_MAX <= SX_PARTS_MAX, "each shape is a part");
 #define CASES_MAX 4096u              /* of one kernel, */
 #define NUMBERS_MAX (16 * CASES_MAX) /* and numbers of all of them */
@@ -44,6 +46,7 @@ typedef struct {
     uint32_t now; /* the point whose kernel is being added, by number */
     shape *shape;
     uint32_t shape_count;
+    uint64_t *parts;   /* [points] the shapes that a point has, a set of 1 << shape */
     int64_t workspace; /* the largest */
     /* Bytes of the other buffers for the highest values, which the module has room for. */
     int64_t size[SX_LOOP_BUFFERS_MAX];
@@ -266,6 +269,9 @@ static sx_code split(collection *c, shape *s, uint32_t from, uint32_t *slot)
 
 static sx_code grow_numbers(sx_ctx *cx, int64_t **number, uint32_t capacity, uint32_t need)
 {
+    if (capacity >= need) {
+        return SX_OK;
+    }
     void *array = *number;
     SX_TRY(sx_grow(cx, &array, &capacity, need, sizeof(**number)));
     *number = array;
@@ -287,6 +293,7 @@ static sx_code put_point(collection *c, shape *s, const int64_t grid[SX_CURVES_G
         SX_TRY(grow_numbers(c->cx, &s->moved[k], before, need));
     }
     s->point[s->count++] = c->now;
+    c->parts[c->now] |= UINT64_C(1) << (s - c->shape);
     return SX_OK;
 }
 
@@ -394,25 +401,31 @@ static void tell(const sx_ctx *cx, const sx_pipe *pipe, const sx_points *points,
     }
 }
 
-/* The parts of an earlier point, with its numbers; but for grid[0], where that is not 0. */
-static sx_code add_like(collection *c, uint32_t like, int64_t grid)
+/* The parts of an earlier point, with its numbers, or those on the way to another one. */
+static sx_code add_like(collection *c, const sx_lowered *l)
 {
-    uint32_t parts = 0;
-    for (uint32_t k = 0; k < c->shape_count; k++) {
+    uint64_t set = c->parts[l->like];
+    bool between = l->of != 0;
+    SX_ASSERT(set != 0 && set == c->parts[l->other]);
+    for (uint32_t k = 0; set != 0; k++, set >>= 1) {
         shape *s = &c->shape[k];
-        uint32_t at = find_point(s, like);
-        if (at == s->count) {
+        int64_t grid[SX_CURVES_GRID];
+        if ((set & 1) == 0) {
             continue;
         }
-        SX_TRY(put_point(
-            c, s,
-            (const int64_t[]){grid > 0 ? grid : s->grid[0][at], s->grid[1][at], s->grid[2][at]}));
-        for (uint32_t i = 1; i <= s->slot_count; i++) {
-            s->moved[i][s->count - 1] = s->moved[i][at];
+        uint32_t from = find_point(s, l->like), to = find_point(s, l->other);
+        SX_ASSERT(from < s->count && to < s->count);
+        for (uint32_t d = 0; d < SX_CURVES_GRID; d++) {
+            int64_t a = s->grid[d][from], b = s->grid[d][to];
+            grid[d] = between ? sx_loop_on_way(a, b, l->at, l->of) : a;
         }
-        parts++;
+        grid[0] = l->own > 0 ? l->own : grid[0];
+        SX_TRY(put_point(c, s, grid));
+        for (uint32_t i = 1; i <= s->slot_count; i++) {
+            int64_t *moved = s->moved[i], a = moved[from], b = moved[to];
+            moved[s->count - 1] = between ? sx_loop_on_way(a, b, l->at, l->of) : a;
+        }
     }
-    SX_ASSERT(parts > 0);
     return SX_OK;
 }
 
@@ -424,9 +437,9 @@ static sx_code add_point(void *self, const sx_lowered *lowered)
     bool anew = lowered->like == SX_LOWERED_ANEW;
     c->now = lowered->point;
     tell(c->cx, c->pipe, &c->points, c->now);
-    SX_TRY(kernel != NULL ? add_sizes(c, kernel) : SX_OK);
+    SX_TRY(anew ? add_sizes(c, kernel) : SX_OK);
     if (!anew) {
-        return add_like(c, lowered->like, kernel != NULL ? kernel->part[0].grid[0] : 0);
+        return add_like(c, lowered);
     }
     for (uint32_t p = 0; p < kernel->part_count; p++) {
         member m = {.part = &kernel->part[p], .at = p};
@@ -718,6 +731,8 @@ static sx_code make_cases(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject
         return cx->error.code;
     }
     SX_TRY(sx_points_make(cx, pipe->steady, &all.points));
+    all.parts = SX_NEW_ARRAY(cx, uint64_t, all.points.count);
+    SX_TRY(cx->error.code);
     SX_TRY(sx_lowered_each(cx, pipe, s, schedule, &all.points, add_point, &all));
     kept->serves = true;
     if (is_same_for_all(&all)) {

@@ -13,14 +13,17 @@ sx_code sx_lowered_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
 /* The kernel at a point. */
 typedef struct {
     uint32_t point;
-    /* An earlier point whose kernel is this one, as the analyses of both have the same words (core/kernel/kernel.h);
-     * SX_LOWERED_ANEW: there is none. */
-    uint32_t like;
-    /* NULL: it has the sizes of the earlier one, too. Else it is there until the next one is told of, and has passed
-     * its check. Where `like` is a point, parts differ in grid[0] alone, which is the same for all of them. */
+    /* Two earlier points between which all its numbers lie, `at` of `of` on the way from `like` to `other`; of == 0:
+     * they are the same point, which has the same numbers. It has the parts of both. SX_LOWERED_ANEW: there are none. */
+    uint32_t like, other;
+    int64_t at, of;
+    /* Not 0: grid[0] of each part, whatever it is at the other points. */
+    int64_t own;
+    /* Of a kernel that was lowered anew: it is there until the next one is told of, and has passed its check. The sizes
+     * of its buffers are no larger at points that follow from others than at some that are lowered. */
     const sx_kernel *kernel;
-    /* As long as it, where code says what is alike (sx_target.shape): that of each part; else NULL. `like` is then no
-     * point, as extents that a lowering cannot tell apart may stand in the code. */
+    /* As long as it, where code says what is alike (sx_target.shape): that of each part; else NULL. All points are
+     * then lowered, as extents that a lowering cannot tell apart may stand in the code. */
     const sx_target_shape *shape;
 } sx_lowered;
 /* Calls `take` for each point, one after the other; cx's team lowers them.

@@ -6,6 +6,9 @@
 typedef struct {
     uint64_t *word;
     uint32_t count;
+    /* Extents, strides, offsets and sizes, which go behind the other words. */
+    int64_t number[SX_ALIKE_NUMBERS];
+    uint32_t number_count;
 } writer;
 
 static void put(writer *w, uint64_t word)
@@ -14,9 +17,10 @@ static void put(writer *w, uint64_t word)
     w->word[w->count++] = word;
 }
 
-static void put_signed(writer *w, int64_t word)
+static void put_number(writer *w, int64_t number)
 {
-    put(w, (uint64_t)word);
+    SX_ASSERT(w->number_count < SX_ALIKE_NUMBERS);
+    w->number[w->number_count++] = number;
 }
 
 static void put_body(writer *w, const sx_body *body)
@@ -40,18 +44,18 @@ static void put_view(writer *w, const sx_analysis *a, uint32_t own)
     const sx_view *view = &a->view;
     put(w, view->rank);
     for (uint32_t d = 0; d < view->rank; d++) {
-        put_signed(w, d == own ? 0 : view->extent[d]);
-        put_signed(w, view->out_stride[d]);
+        put_number(w, d == own ? 0 : view->extent[d]);
+        put_number(w, view->out_stride[d]);
         put(w,
             (uint64_t)a->role[d] << 2 | (view->reduced[d] ? 2u : 0u) | (view->inner[d] ? 1u : 0u));
     }
     for (uint32_t k = 0; k < a->body->arg_count; k++) {
-        put_signed(w, view->offset[k]);
+        put_number(w, view->offset[k]);
         for (uint32_t d = 0; d < view->rank; d++) {
-            put_signed(w, view->stride[k][d]);
+            put_number(w, view->stride[k][d]);
         }
     }
-    put_signed(w, view->out_offset);
+    put_number(w, view->out_offset);
     put(w, view->last_reduced ? 1 : 0);
     for (uint32_t i = 0; i < a->body->instr_count; i++) {
         const sx_instr *in = &a->body->instr[i];
@@ -66,12 +70,12 @@ static void put_tensors(writer *w, const sx_analysis *a, uint32_t own)
     put(w, (uint64_t)a->input_count << 32 | a->result_count);
     for (uint32_t k = 0; k < a->input_count; k++) {
         put(w, a->input[k].dtype);
-        put_signed(w, sizes ? sx_tensor_elements(&a->input[k]) : 0);
+        put_number(w, sizes ? sx_tensor_elements(&a->input[k]) : 0);
     }
     for (uint32_t k = 0; k < a->result_count; k++) {
         put(w, (uint64_t)a->root[k] << 32 | (uint64_t)a->root_dtype[k] << 1 |
                    (a->root_full[k] ? 1u : 0u));
-        put_signed(w, sizes ? sx_analysis_elements(a, k) : 0);
+        put_number(w, sizes ? sx_analysis_elements(a, k) : 0);
     }
 }
 
@@ -86,9 +90,9 @@ static void put_roles(writer *w, const sx_analysis *a, uint32_t own)
         put(w, number[i]);
     }
     for (uint32_t r = 0; r < SX_ROLE_COUNT; r++) {
-        put_signed(w, own != SX_NO_DIM && r == SX_ROLE_BATCH ? 0 : a->extent[r]);
+        put_number(w, own != SX_NO_DIM && r == SX_ROLE_BATCH ? 0 : a->extent[r]);
     }
-    put_signed(w, own != SX_NO_DIM ? 0 : a->rhs_copies);
+    put_number(w, own != SX_NO_DIM ? 0 : a->rhs_copies);
     put(w, a->passes.passes);
     put(w, (uint64_t)a->passes.reductions << 32 | a->passes.arguments_again);
     put(w, a->passes.makes_again ? 1 : 0);
@@ -124,10 +128,12 @@ uint32_t sx_analysis_own(const sx_analysis *a)
 }
 
 bool sx_analysis_alike(const sx_analysis *a, uint32_t own, uint64_t word[SX_ALIKE_WORDS],
-                       uint32_t *count)
+                       uint32_t *count, uint32_t *numbers)
 {
-    writer w = {.word = word};
-    *count = 0;
+    writer w;
+    w.word = word;
+    w.count = w.number_count = 0;
+    *count = *numbers = 0;
     if (a->statistic != NULL || a->refusal != NULL) {
         return false;
     }
@@ -136,6 +142,10 @@ bool sx_analysis_alike(const sx_analysis *a, uint32_t own, uint64_t word[SX_ALIK
     put_view(&w, a, own);
     put_tensors(&w, a, own);
     put_roles(&w, a, own);
+    for (uint32_t i = 0; i < w.number_count; i++) {
+        put(&w, (uint64_t)w.number[i]);
+    }
     *count = w.count;
+    *numbers = w.number_count;
     return true;
 }
