@@ -249,7 +249,7 @@ static sx_code lower_member(walking *w, uint32_t member, sx_kernel **kernel)
 static sx_code look(walking *w, stretch s, const uint32_t early[2], bool *fits)
 {
     const uint32_t pick[PICKS] = {
-        s.first, s.last - 1, s.first + 1, s.last - 2, s.first + (s.last - s.first) / 2,
+        s.first,  s.last - 1, s.first + 1, s.last - 2, s.first + (s.last - s.first) / 2,
         early[0], early[1]};
     sx_on_line end[2];
     *fits = true;
@@ -260,8 +260,8 @@ static sx_code look(walking *w, stretch s, const uint32_t early[2], bool *fits)
         if (k < 2) {
             end[k] = its;
         }
-        *fits = kernel != NULL && (k == 0 || sx_loop_between(&end[0], &its, &end[1],
-                                                             w->line->unit));
+        *fits =
+            kernel != NULL && (k == 0 || sx_loop_between(&end[0], &its, &end[1], w->line->unit));
     }
     return SX_OK;
 }
@@ -285,11 +285,11 @@ sx_code sx_line_walk(sx_ctx *cx, const sx_lines *lines, uint32_t line,
                      const sx_line_lowering *lowering, sx_way *way)
 {
     walking w = {cx, lines, &lines->line[line], lowering, way};
-    stretch todo[64]; /* halves, so that so many are enough */
+    stretch open[64]; /* halves, so that so many are enough */
     uint32_t count = 1;
-    todo[0] = (stretch){0, w.line->count};
+    open[0] = (stretch){0, w.line->count};
     while (count > 0) {
-        stretch s = todo[--count];
+        stretch s = open[--count];
         uint32_t early[2], middle = s.first + (s.last - s.first) / 2;
         bool fits;
         if (s.last - s.first < SX_LINE_MEMBERS_MIN) {
@@ -302,9 +302,9 @@ sx_code sx_line_walk(sx_ctx *cx, const sx_lines *lines, uint32_t line,
             set_ways(&w, s, early);
             continue;
         }
-        SX_ASSERT(count + 2 <= SX_COUNT(todo));
-        todo[count++] = (stretch){s.first, middle};
-        todo[count++] = (stretch){middle, s.last};
+        SX_ASSERT(count + 2 <= SX_COUNT(open));
+        open[count++] = (stretch){s.first, middle};
+        open[count++] = (stretch){middle, s.last};
     }
     return SX_OK;
 }

@@ -299,8 +299,7 @@ static sx_code find_ways(lowering *all)
     if (all->way == NULL || period == 0) {
         return all->cx->error.code;
     }
-    SX_TRY(
-        sx_lines_make(all->cx, all->reading, all->reading_count, period, &all->lines));
+    SX_TRY(sx_lines_make(all->cx, all->reading, all->reading_count, period, &all->lines));
     return run_tasks(all, walk_task, BATCH_TASKS);
 }
 
@@ -343,8 +342,7 @@ static sx_code lower_job(sx_ctx *cx, lowering *all, uint32_t index)
     if (origin_of(all, all->first + index).like != SX_LOWERED_ANEW) {
         return SX_OK;
     }
-    SX_TRY(
-        sx_lowered_at(cx, all->pipe, all->subject, all->schedule, &value, &there, &j->kernel));
+    SX_TRY(sx_lowered_at(cx, all->pipe, all->subject, all->schedule, &value, &there, &j->kernel));
     if (target->shape == NULL) {
         return SX_OK;
     }

@@ -18,8 +18,8 @@ int64_t sx_loop_on_way(int64_t from, int64_t to, int64_t at, int64_t of)
     int64_t whole = to - from, common = gcd(whole, of), moved = 0, there = 0;
     SX_ASSERT(of != 0 && common != 0);
     SX_ASSERT(at % (of / common) == 0);
-    bool fits = sx_mul_i64(whole / common, at / (of / common), &moved) &&
-                sx_add_i64(from, moved, &there);
+    bool fits =
+        sx_mul_i64(whole / common, at / (of / common), &moved) && sx_add_i64(from, moved, &there);
     SX_ASSERT(fits);
     return there;
 }
@@ -44,8 +44,8 @@ static bool same_part(const sx_part *a, const sx_part *b)
         same = same_item(&a->item[i], &b->item[i]);
     }
     for (uint32_t i = 0; i < a->addr_count && same; i++) {
-        same = a->addr[i].buffer == b->addr[i].buffer &&
-               a->addr[i].index_reg == b->addr[i].index_reg;
+        same =
+            a->addr[i].buffer == b->addr[i].buffer && a->addr[i].index_reg == b->addr[i].index_reg;
     }
     return same;
 }
@@ -84,8 +84,8 @@ static bool lies(const way *w, int64_t low, int64_t some, int64_t high)
 static bool lies_item(const way *w, const sx_item *low, const sx_item *some, const sx_item *high)
 {
     if (low->kind == SX_ITEM_LOOP) {
-        bool one = low->any_trip || ((low->trip > 1) == (some->trip > 1) &&
-                                     (low->trip > 1) == (high->trip > 1));
+        bool one = low->any_trip ||
+                   ((low->trip > 1) == (some->trip > 1) && (low->trip > 1) == (high->trip > 1));
         return one && lies(w, low->trip, some->trip, high->trip);
     }
     bool number = low->kind == SX_ITEM_OP && sx_lop_has_number(low->op);
@@ -123,8 +123,8 @@ bool sx_loop_between(const sx_on_line *low, const sx_on_line *some, const sx_on_
 {
     const way w = {some->value - low->value, high->value - low->value, unit};
     SX_ASSERT(w.whole > 0 && unit > 0);
-    bool fits = same_structure(low->kernel, some->kernel) &&
-                same_structure(low->kernel, high->kernel);
+    bool fits =
+        same_structure(low->kernel, some->kernel) && same_structure(low->kernel, high->kernel);
     for (uint32_t k = 0; k < low->kernel->buffer_count && fits; k++) {
         fits = lies(&w, low->kernel->buffer[k].size, some->kernel->buffer[k].size,
                     high->kernel->buffer[k].size);

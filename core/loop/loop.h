@@ -410,10 +410,4 @@ sx_code sx_lower_scatter(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
 sx_code sx_lower_sort(sx_ctx *cx, const sx_lowering *w, sx_kernel **kernel);
 sx_code sx_loop_lower(sx_ctx *cx, const sx_vector_unit *unit, const sx_lowering *what,
                       sx_kernel **kernel);
-/* The kernel of an analysis whose words (sx_analysis_alike) are those of the one that `like` was made from, without the
- * dimension that sx_analysis_own gives: the parts of `like` with another grid, checked with the sizes that its buffers
- * have then. Items and addresses are those of `like`.
- *   errors   those of sx_kernel_check */
-sx_code sx_loop_regrid(sx_ctx *cx, const sx_kernel *like, const sx_analysis *analysis,
-                       sx_kernel **kernel);
 #endif

@@ -53,36 +53,6 @@ static sx_code hide_own(sx_lower *l)
     return SX_OK;
 }
 
-sx_code sx_loop_regrid(sx_ctx *cx, const sx_kernel *like, const sx_analysis *a, sx_kernel **kernel)
-{
-    uint32_t own = sx_analysis_own(a);
-    SX_ASSERT(own != SX_NO_DIM && like->buffer_count >= a->input_count + a->result_count);
-    sx_kernel *out = SX_NEW(cx, sx_kernel);
-    sx_part *part = SX_NEW_ARRAY(cx, sx_part, like->part_count);
-    if (out == NULL || part == NULL) {
-        return cx->error.code;
-    }
-    *out = *like;
-    out->part = part;
-    out->flops = a->flops;
-    out->bytes = a->bytes;
-    for (uint32_t p = 0; p < like->part_count; p++) {
-        part[p] = like->part[p];
-        part[p].grid[0] = a->view.extent[own];
-    }
-    for (uint32_t k = 0; k < a->input_count + a->result_count; k++) {
-        uint32_t result = k - a->input_count;
-        bool input = k < a->input_count;
-        sx_dtype dtype = input ? a->input[k].dtype : a->root_dtype[result];
-        int64_t elements =
-            input ? sx_tensor_elements(&a->input[k]) : sx_analysis_elements(a, result);
-        out->buffer[k].size = elements * sx_dtype_bytes(dtype);
-    }
-    SX_TRY(sx_kernel_check(cx, out));
-    *kernel = out;
-    return SX_OK;
-}
-
 sx_code sx_lower_fused(sx_ctx *cx, const sx_vector_unit *unit, const char *name,
                        const sx_analysis *a, const sx_schedule *schedule, sx_kernel **kernel)
 {
