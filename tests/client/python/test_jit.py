@@ -107,6 +107,16 @@ def test_numbers_are_constants_once():
                           np.signbit((x * np.float32(0.0), x * np.float32(-0.0))))
 
 
+def test_take_of_nothing():
+    """NumPy looks at indices only where an extent in front of the axis is not 0."""
+    for shape, axis in (((0, 1), 1), ((2, 0, 3), 2), ((0, 0), 1)):
+        x = np.zeros(shape, np.float32)
+        same(lambda x: np.take(x, [5, 7], axis=axis), x)
+        assert np.take(x, [5, 7], axis=axis).size == 0
+    fails(IndexError, "an index from 5 to 5 of a dimension of 2",
+          symplex.jit(lambda x: np.take(x, [5], axis=0)), np.zeros((2, 0), np.float32))
+
+
 def test_reductions():
     same(lambda x, i, b: (np.sum(x), np.sum(x, 1), x.sum(axis=(0, 1)), np.sum(x, axis=-1, keepdims=True), x.max(),
                           np.max(x, axis=0), np.min(i, axis=1), x.min(axis=0, keepdims=True), np.sum(i), np.sum(b, 0),

@@ -280,6 +280,9 @@ def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise") -> Tracer:
         return gather(a, np.maximum(value(indices, np.int64), 0), axis)
     if _fractional(indices):
         raise IndexError(f"numpy.take: indices are whole numbers ({place()})")
+    if any(isinstance(n, int) and n == 0 for n in a.shape[:axis]):  # NumPy looks at no index, then
+        places = value(indices, np.int64).shape
+        return full((*a.shape[:axis], *places, *a.shape[axis + 1:]), 0, a.dtype)
     return _arrays(a, {axis: indices}, a.ndim)
 
 
