@@ -13,8 +13,8 @@ sx_code sx_lowered_at(sx_ctx *cx, const sx_pipe *pipe, const sx_pipe_subject *s,
 /* The kernel at a point. */
 typedef struct {
     uint32_t point;
-    /* Two earlier points between which all its numbers lie, `at` of `of` on the way from `like` to `other`; of == 0:
-     * they are the same point, which has the same numbers. It has the parts of both. SX_LOWERED_ANEW: there are none. */
+    /* Two earlier points between which all its numbers lie, `at` of `of` on the way from `like` to `other`, and whose
+     * parts it has; of == 0: they are one point, which has the same numbers. SX_LOWERED_ANEW: there are none. */
     uint32_t like, other;
     int64_t at, of;
     /* Not 0: grid[0] of each part, whatever it is at the other points. */

@@ -227,9 +227,9 @@ uint32_t sx_view_inner_reduced(const sx_view *view);
 uint32_t sx_analysis_own(const sx_analysis *analysis);
 /* What lowerings read of an analysis, as words: two with equal words have the same kernel under any schedule, but for
  * flops and bytes. With `own`, a dimension that sx_analysis_own gave, its extent is no part of them: kernels then
- * differ in that dimension of the grid and in the sizes of arguments and results, too. false: nothing is said of it. The last
- * *numbers words are extents, strides, offsets and sizes, as i64; how many there are, and which is which, follows from
- * the words before. */
+ * differ in that dimension of the grid and in the sizes of arguments and results, too. false: nothing is said of it.
+ * The last *numbers words are extents, strides, offsets and sizes, as i64; how many there are, and which is which,
+ * follows from the words before. */
 #define SX_ALIKE_WORDS                                                                     \
     (7u * SX_FUSED_INSTRS_MAX + (SX_FUSED_ARGS_MAX + 6u) * (SX_RANK_MAX + 1u) + 2u * 64u + \
      2u * SX_FUSED_RESULTS_MAX + 64u)
