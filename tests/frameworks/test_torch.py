@@ -448,6 +448,33 @@ def test_angles():
             assert float(units.max()) <= 4, (name, dtype, float(units.max()), given[0][whole_part][units.argmax()])
 
 
+def test_order():
+    """Whole numbers, many of them equal; and NaN, which are first in some orders and last in others."""
+    nan = float("nan")
+
+    def running(x):
+        return (*x.cummax(1), *x.cummin(0), x.kthvalue(3, 1).values, x.kthvalue(2, 0).values, x.median(1).values,
+                x.median(), x.nanmedian(0).values)
+
+    x = torch.tensor([[1.0, nan, 2.0, nan], [3.0, 3.0, 1.0, 3.0], [nan, nan, nan, nan]])
+    agrees(running, x)
+    for dtype in (torch.int64, torch.uint8, torch.float32):
+        agrees(running, whole(5, 6, dtype=dtype, low=0))
+        rows, sought = whole(3, 9, dtype=dtype, low=0).sort(1).values, whole(3, 7, dtype=dtype, low=0, high=5)
+        agrees(lambda rows, sought: (torch.searchsorted(rows, sought), torch.bucketize(sought, rows[0], right=True),
+                                     torch.searchsorted(rows, sought, side="right", out_int32=True)), rows, sought)
+        agrees(lambda rows, sought: torch.searchsorted(rows.flip(1), sought, sorter=torch.arange(8, -1, -1).repeat(
+            3, 1)), rows, sought)
+    agrees(lambda rows, sought: torch.searchsorted(rows, sought), torch.tensor([1.0, 2.0, nan]),
+           torch.tensor([nan, 0.0, 2.0, 5.0]))
+    index = torch.tensor([[0, 2, 2, 4], [1, 1, 1, 1]])
+    for dtype in (torch.int32, torch.uint8, torch.float32):
+        x, updates = whole(2, 5, dtype=dtype, low=0, high=9), whole(2, 4, dtype=dtype, low=0, high=9)
+        for reduce in ("sum", "prod", "amax", "amin", "mean"):
+            agrees(lambda x, updates: (x.scatter_reduce(1, index, updates, reduce),
+                                       x.scatter_reduce(1, index, updates, reduce, include_self=False)), x, updates)
+
+
 def test_products_of_bytes():
     agrees(torch._int_mm, whole(19, 40, dtype=torch.int8, low=-128, high=128),
            whole(40, 24, dtype=torch.int8, low=-128, high=128))

@@ -32,15 +32,16 @@ import symplex.torch  # noqa: E402
 KNOWN = """
 abs acos acosh add addbmm addcdiv addcmul addmm addmv addr all amax amin aminmax any arange argmax argmin asin asinh
 atan atan2 atanh atleast_1d atleast_2d atleast_3d baddbmm bitwise_and bitwise_not bitwise_or bitwise_xor block_diag bmm
-broadcast_tensors broadcast_to cat ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd contiguous
-copysign cos cosh cross cumsum deg2rad diag diag_embed diagonal diagonal_copy diagonal_scatter diff dist
-div.floor_rounding div.no_rounding_mode div.trunc_rounding dot dsplit dstack einsum empty_like eq exp exp2 expand
-expand_as expm1 fill flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac full full_like gather
-ge gradient grid_sampler_2d gt hsplit hstack hypot index_add index_copy index_fill index_put index_select inner isfinite
-isinf isnan isneginf isposinf kron ldexp le lerp linalg.cross linalg.vecdot log log10 log1p log2 log_softmax logaddexp
-logical_and logical_not logical_or logical_xor logit logsumexp lt masked_fill matmul max.binary max.reduction_no_dim
-max.reduction_with_dim maximum mean min.binary min.reduction_no_dim min.reduction_with_dim minimum mm movedim mul mv
-nan_to_num nanmean nansum narrow narrow_copy ne neg new_full new_ones new_zeros nn.functional.adaptive_avg_pool1d
+broadcast_tensors broadcast_to bucketize cat ceil chunk clamp clamp_max clamp_min clone column_stack constant_pad_nd
+contiguous copysign cos cosh cross cummax cummin cumsum deg2rad diag diag_embed diagonal diagonal_copy diagonal_scatter
+diff dist div.floor_rounding div.no_rounding_mode div.trunc_rounding dot dsplit dstack einsum empty_like eq exp exp2
+expand expand_as expm1 fill flatten flip fliplr flipud float_power floor floor_divide fmax fmin fmod frac full full_like
+gather ge gradient grid_sampler_2d gt hsplit hstack hypot index_add index_copy index_fill index_put index_reduce.amax
+index_reduce.mean index_select inner isfinite isin isinf isnan isneginf isposinf kron kthvalue ldexp le lerp
+linalg.cross linalg.vecdot log log10 log1p log2 log_softmax logaddexp logcumsumexp logical_and logical_not logical_or
+logical_xor logit logsumexp lt masked_fill matmul max.binary max.reduction_no_dim max.reduction_with_dim maximum mean
+median min.binary min.reduction_no_dim min.reduction_with_dim minimum mm movedim mul mv nan_to_num nanmean nanmedian
+nansum narrow narrow_copy ne neg new_full new_ones new_zeros nn.functional.adaptive_avg_pool1d
 nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool1d
 nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functional.avg_pool1d nn.functional.avg_pool2d
 nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear nn.functional.celu nn.functional.conv1d
@@ -58,20 +59,22 @@ nn.functional.scaled_dot_product_attention nn.functional.selu nn.functional.silu
 nn.functional.softmin nn.functional.softplus nn.functional.softshrink nn.functional.softsign nn.functional.tanhshrink
 nn.functional.threshold nn.functional.unfold ones ones_like outer permute permute_copy positive pow prod rad2deg
 reciprocal remainder repeat repeat_interleave reshape reshape_as roll rot90 round round.decimals_3 round.decimals_neg_3
-rsqrt rsub scatter scatter_add scatter_reduce.amax scatter_reduce.sum select select_scatter sgn sigmoid sign signbit sin
-sinh slice slice_scatter softmax sort split split_with_sizes sqrt square squeeze squeeze.multiple stack std std_mean sub
-sum t take_along_dim tan tanh tensor_split tensordot tile topk trace transpose tril triu true_divide trunc unbind
-unflatten unfold unsqueeze var var_mean vdot view view_as view_copy vsplit vstack where xlogy zeros zeros_like
+rsqrt rsub scatter scatter_add scatter_reduce.amax scatter_reduce.amin scatter_reduce.mean scatter_reduce.prod
+scatter_reduce.sum searchsorted select select_scatter sgn sigmoid sign signbit sin sinh slice slice_scatter softmax sort
+split split_with_sizes sqrt square squeeze squeeze.multiple stack std std_mean sub sum t take_along_dim tan tanh
+tensor_split tensordot tile topk trace transpose tril triu true_divide trunc unbind unflatten unfold unsqueeze var
+var_mean vdot view view_as view_copy vsplit vstack where xlogy zeros zeros_like
 """.split()
 # Of these the slopes, too, in f32: operators of PyTorch's own make them.
 SLOPES = """
-nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d nn.functional.adaptive_max_pool2d
-nn.functional.adaptive_max_pool3d nn.functional.avg_pool2d nn.functional.avg_pool3d nn.functional.bilinear
-nn.functional.max_pool3d nn.functional.pad.replicate unfold
+cummax kthvalue logcumsumexp median nn.functional.adaptive_avg_pool2d nn.functional.adaptive_avg_pool3d
+nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functional.avg_pool2d nn.functional.avg_pool3d
+nn.functional.bilinear nn.functional.max_pool3d nn.functional.pad.replicate scatter_reduce.mean unfold
 """.split()
 DTYPES = (torch.float32, torch.float64, torch.bfloat16)
 SAMPLES_MAX = int(os.environ.get("SX_SAMPLES", "2"))  # of one operator and type
 WORSE, UNITS = 8, 16
+_ORDERS = ("sort", "topk", "kthvalue", "median", "nanmedian")
 
 
 def name_of(op):
@@ -114,9 +117,10 @@ def difference(got, want, exact, arguments):
 
 
 def same_order(name, got, want, sample):
-    """Indices of a sort may name another of equal elements: those that they name are the same."""
+    """Indices of a sort, or of what is at a place of an order, may name another of equal elements: those that they name
+    are the same."""
     x = sample.input
-    places = [a for a in sample.args if type(a) is int][1 if name == "topk" else 0:]  # of topk the count comes first
+    places = [a for a in sample.args if type(a) is int][1 if name in ("topk", "kthvalue") else 0:]  # the count is first
     dim = sample.kwargs.get("dim", places[0] if places else -1)
     got, want = (x.reshape(x.shape or (1,)).take_along_dim(i.reshape(i.shape or (1,)), dim) for i in (got, want))
     return torch.equal(got.nan_to_num(7), want.nan_to_num(7))
@@ -167,7 +171,7 @@ def tried(op, sample, of=results):
         return "wrong", f"{type(error).__name__}: {error}"
     for g, w, x in zip(tree_flatten(got)[0], tree_flatten(want)[0], tree_flatten(exact)[0]):
         why = difference(g, w, x, leaves)
-        if why is not None and op.name in ("sort", "topk") and w.dtype == torch.int64 and same_order(
+        if why is not None and op.name in _ORDERS and w.dtype == torch.int64 and same_order(
                 op.name, g, w, sample):
             why = None
         if why is not None:

@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from symplex.torch._emit import Emitter, Unsupported, Value
 from symplex.torch._shapes import slice_scatter
-from symplex.torch._table import Type, axis_of, handles, operand, widened
+from symplex.torch._table import HANDLERS, Type, axis_of, handles, operand, widened
 
 
 def _whole(x: Value) -> tuple[int, ...]:
@@ -208,13 +208,43 @@ def _scatter_add(e: Emitter, out: Type, x: Value, dim: int, index: Value, update
     return _scatter(e, x, dim, index, updates, "add")
 
 
+_REDUCERS = {"sum": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum", "mean": "add"}
+
+
+def _neutral(reduce: str, dtype: str) -> float:
+    """What changes nothing: where an element is replaced by those that are scattered, it starts as this."""
+    if reduce not in ("amax", "amin"):
+        return int(reduce == "prod")
+    if "f" in dtype:
+        return -math.inf if reduce == "amax" else math.inf
+    bits, signed = (8, 0) if dtype == "u8" else (1, 0) if dtype == "bool" else (int(dtype[1:]), 1)
+    return -(signed << (bits - 1)) if reduce == "amax" else (1 << (bits - signed)) - 1
+
+
 @handles("scatter_reduce")
 def _scatter_reduce(e: Emitter, out: Type, x: Value, dim: int, index: Value, updates: Value, reduce: str, *,
                     include_self: bool = True) -> Value:
-    reducer = {"sum": "add", "prod": "multiply", "amax": "maximum", "amin": "minimum"}.get(reduce)
-    if reducer is None or not include_self:
-        raise Unsupported(f"reduce = {reduce}" if reducer is None else "without what was there")
-    return _scatter(e, x, dim, index, updates, reducer)
+    if reduce not in _REDUCERS:
+        raise Unsupported(f"reduce = {reduce}")
+    x, updates = widened(e, x), widened(e, updates)
+    start = x if include_self else _scatter(e, x, dim, index, _neutral(reduce, x.dtype), "set")
+    made = _scatter(e, start, dim, index, updates, _REDUCERS[reduce])
+    if reduce == "mean":
+        count = _scatter(e, e.constant(int(include_self), "i64", x.shape), dim, index, 1, "add")
+        count = e.convert(e.with_number("maximum", count, 1), made.dtype)
+        made = HANDLERS["div"](e, Type(made.dtype, made.shape), made, count,
+                               rounding_mode=None if made.is_float else "floor")
+    return e.convert(made, out.dtype)
+
+
+@handles("index_reduce")
+def _index_reduce(e: Emitter, out: Type, x: Value, dim: int, index: Value, source: Value, reduce: str, *,
+                  include_self: bool = True) -> Value:
+    if not x.shape:
+        raise Unsupported("rows of a number")
+    index = index if index.shape else e.reshape(index, (1,))
+    each = e.broadcast(index, source.shape, [axis_of(dim, x)])
+    return _scatter_reduce(e, out, x, dim, each, source, reduce, include_self=include_self)
 
 
 class _Diagonal:

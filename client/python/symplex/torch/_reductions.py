@@ -1,4 +1,4 @@
-"""Sums, products, extremes, order; products of matrices; norms, softmax, attention."""
+"""Sums, products, extremes; products of matrices; norms, softmax, attention."""
 from __future__ import annotations
 
 import math
@@ -6,7 +6,7 @@ from typing import Any, Sequence
 
 from symplex.torch._emit import Emitter, Unsupported, Value, wide
 from symplex.torch._shapes import triangle
-from symplex.torch._table import Handler, HANDLERS, Type, axis_of, dims_of, handles, operand, widened
+from symplex.torch._table import Handler, HANDLERS, Type, dims_of, handles, operand, widened, axis_of
 
 
 def count_of(x: Value, dims: Sequence[int]) -> Any:
@@ -16,7 +16,7 @@ def count_of(x: Value, dims: Sequence[int]) -> Any:
     return count
 
 
-def _known(count: Any) -> int:
+def known(count: Any) -> int:
     if not isinstance(count, int):
         raise Unsupported("the number of elements of a symbolic dimension")
     return count
@@ -29,7 +29,7 @@ def _sum(e: Emitter, out: Type, x: Value, dim: Any = None, keepdim: bool = False
 
 
 def mean_of(e: Emitter, x: Value, dims: Sequence[int], keep: bool) -> Value:
-    count = _known(count_of(x, dims))
+    count = known(count_of(x, dims))
     made = e.reduce(x, dims, "add", keep)
     return e.with_number("divide", made, count)
 
@@ -45,7 +45,7 @@ def variance_of(e: Emitter, x: Value, dims: Sequence[int], correction: float, ke
     mean = mean_of(e, x, dims, True)
     apart = e.like("subtract", x, e.broadcast(mean, x.shape))
     total = e.reduce(e.like("multiply", apart, apart), dims, "add", keep)
-    return mean, e.with_number("divide", total, max(0, _known(count_of(x, dims)) - correction))
+    return mean, e.with_number("divide", total, max(0, known(count_of(x, dims)) - correction))
 
 
 @handles("var")
@@ -89,85 +89,6 @@ def _truth(reducer: str) -> Handler:
 
 
 HANDLERS["any"], HANDLERS["all"] = _truth("add"), _truth("multiply")
-
-
-# ---- order ----
-def _sorted(e: Emitter, x: Value, dim: int, descending: bool, count: int) -> tuple[Value, Value]:
-    rows = x if x.shape else e.reshape(x, (1,))
-    rows = e.convert(rows, "u8") if x.dtype == "bool" else rows
-    shape = [(n if count < 0 else count) if d == dim else n for d, n in enumerate(rows.shape)]
-    order = f"axis = {dim}, direction = {'gt' if descending else 'lt'}, count = {count}"
-    value, index = e.emit_many("sort", (rows,), order, [(rows.dtype, shape), ("i64", shape)])
-    shape = shape if x.shape else []
-    return e.reshape(e.convert(value, x.dtype), shape), e.reshape(index, shape)
-
-
-@handles("sort")
-def _sort(e: Emitter, out: list[Type], x: Value, *places: Any, **options: Any) -> list[Value]:
-    """(dim, descending), or with `stable` before them."""
-    if len(places) == 3 or (places and isinstance(places[0], bool)):
-        places = places[1:]
-    dim = options.get("dim", places[0] if places else -1)
-    descending = options.get("descending", places[1] if len(places) > 1 else False)
-    return list(_sorted(e, x, axis_of(dim, x), descending, -1))
-
-
-@handles("topk")
-def _topk(e: Emitter, out: list[Type], x: Value, k: int, dim: int = -1, largest: bool = True,
-          sorted: bool = True) -> list[Value]:
-    return list(_sorted(e, x, axis_of(dim, x), largest, k))
-
-
-def _first(e: Emitter, x: Value, dim: int, largest: bool) -> tuple[Value, Value]:
-    """The extreme along a dimension and its first place; a NaN is both the largest and the smallest number."""
-    if not largest and x.is_float:
-        value, index = _sorted(e, e.like("negate", x), dim, True, 1)
-        return e.like("negate", value), index
-    return _sorted(e, x, dim, largest, 1)
-
-
-def _extreme_along(largest: bool) -> Handler:
-    def handler(e: Emitter, out: list[Type], x: Value, dim: int, keepdim: bool = False) -> list[Value]:
-        value, index = _first(e, x, axis_of(dim, x), largest)
-        return [e.reshape(value, out[0].shape), e.reshape(index, out[1].shape)]
-    return handler
-
-
-def _place(largest: bool) -> Handler:
-    def handler(e: Emitter, out: Type, x: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-        rows = e.reshape(x, (_known(count_of(x, range(len(x.shape)))),)) if dim is None else x
-        return e.reshape(_first(e, rows, axis_of(dim or 0, rows), largest)[1], out.shape)
-    return handler
-
-
-HANDLERS["max.dim"], HANDLERS["min.dim"] = _extreme_along(True), _extreme_along(False)
-HANDLERS["argmax"], HANDLERS["argmin"] = _place(True), _place(False)
-
-
-def _cumulative(operation: str) -> Handler:
-    """One after the other, in order, as PyTorch does."""
-    def handler(e: Emitter, out: Type, x: Value, dim: int, *, dtype: Any = None) -> Value:
-        x = e.convert(x, out.dtype)
-        if not x.shape or x.shape[axis_of(dim, x)] in (0, 1) or 0 in x.shape:
-            return x
-        axis = axis_of(dim, x)
-        perm = [axis] + [d for d in range(len(x.shape)) if d != axis]
-        rows = widened(e, e.transpose(x, perm))
-        inner = Emitter(e)
-        carry = inner.parameter("carry", rows.dtype, rows.shape[1:])
-        row = inner.parameter("row", rows.dtype, rows.shape[1:])
-        made = inner.like(operation, carry, row)
-        zeros = [0] * len(perm)
-        first = e.reshape(e.slice(rows, zeros, (1, *rows.shape[1:])), rows.shape[1:])
-        rest = e.slice(rows, [1, *zeros[1:]], rows.shape)
-        _, sums = e.emit_many("scan", (first, rest), f"carried = 1, sliced = 1, step = {inner.body([made, made])}",
-                              [(rows.dtype, first.shape), (rows.dtype, rest.shape)])
-        whole = e.convert(e.concatenate([e.reshape(first, (1, *first.shape)), sums], 0), out.dtype)
-        return e.transpose(whole, [perm.index(d) for d in range(len(perm))])
-    return handler
-
-
-HANDLERS["cumsum"], HANDLERS["cumprod"] = _cumulative("add"), _cumulative("multiply")
 
 
 # ---- products of matrices ----
