@@ -6,6 +6,8 @@
 
 #include "client/file.h"
 #include "client/kind.h"
+#include "core/ir/general.h"
+#include "core/ir/origin.h"
 #include "protocol/module.h"
 
 /* ---- files ---- */
@@ -100,6 +102,58 @@ sx_code sxc_source_bytes(sx_ctx *cx, sx_span bytes, sxc_source *source)
     SX_TRY(sx_onnx_import(cx, bytes, NULL, &source->graph, &weights));
     source->weights = weights;
     return sx_graph_print(cx, source->graph, &source->text);
+}
+
+/* ---- any number of rows ---- */
+
+/* The first result that has dimensions begins with a symbol: level 1 does not see its value. */
+static bool begins_with_symbol(const sx_graph *graph)
+{
+    const sx_type *type = NULL;
+    for (uint32_t k = 0; k < graph->output_count && (type == NULL || type->rank == 0); k++) {
+        type = &sx_graph_node(graph, graph->output[k].node)->type;
+    }
+    return type != NULL && type->rank > 0 && !sx_dim_is_constant(type->dim[0]);
+}
+
+static sx_code add_binding(sx_ctx *cx, sx_core_request *request, int64_t value)
+{
+    sx_binding *binding = SX_NEW_ARRAY(cx, sx_binding, request->binding_count + 1);
+    if (binding == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = 0; i < request->binding_count; i++) {
+        binding[i] = request->binding[i];
+    }
+    binding[request->binding_count++] =
+        (sx_binding){.name = SX_SPAN_LITERAL(SX_GENERAL_SYMBOL), .value = value};
+    request->binding = binding;
+    return SX_OK;
+}
+
+sx_code sxc_source_generalise(sx_ctx *cx, sxc_source *source, sx_core_request *request,
+                              const char **why)
+{
+    sx_graph *named;
+    sx_general general;
+    *why = NULL;
+    if (begins_with_symbol(source->graph)) {
+        return SX_OK;
+    }
+    const char *text = sx_alloc_text(cx, sx_buf_span(&source->text)); /* which names point into */
+    SX_TRY(text != NULL ? SX_OK : cx->error.code);
+    SX_TRY(sx_graph_parse_named(cx, (sx_span){(const uint8_t *)text, source->text.len}, &named));
+    SX_TRY(sx_graph_generalise(cx, named, &general));
+    if (general.graph == NULL) {
+        request->no_reassociate = true;
+        *why = general.why;
+        return SX_OK;
+    }
+    sx_buf_clear(&source->text);
+    SX_TRY(sx_graph_print(cx, general.graph, &source->text));
+    source->graph = general.graph;
+    SX_TRY(sx_buf_check(cx, &source->text, "program"));
+    return add_binding(cx, request, general.rows);
 }
 
 /* ---- weights into a module ---- */

@@ -24,6 +24,14 @@ sx_code sxc_source_load(sx_ctx *cx, const char *path, sxc_source *source);
  * are refused. */
 sx_code sxc_source_bytes(sx_ctx *cx, sx_span bytes, sxc_source *source);
 
+/* The program for any number of rows, so that what it computes for one does not depend on how many there are:
+ * generalised (core/ir/general.h), with the value of the symbol among those of `request`. A program whose results begin
+ * with a symbol stays as it is. Where it cannot be generalised, *why says why, and `request` allows only rewrites that
+ * keep every bit; else *why is NULL. Texts are in cx's arena.
+ *   errors   SX_NOMEM; SX_LIMIT the text becomes too long */
+sx_code sxc_source_generalise(sx_ctx *cx, sxc_source *source, sx_core_request *request,
+                              const char **why);
+
 /* A module with the weights written into its WEIGHTS section. SX_INPUT: a weight of the module is not in
  * `weights`, or has another size. */
 sx_code sxc_attach_weights(sx_ctx *cx, sx_span module, const sx_weights *weights, sx_buf *out);

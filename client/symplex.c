@@ -295,7 +295,7 @@ static sx_code read_intervals(sx_ctx *cx, const symplex_program *program, sx_cor
 static sx_code read_program(sx_ctx *cx, const symplex_program *program, sx_core_request *request)
 {
     const uint32_t known = SYMPLEX_EXACT | SYMPLEX_APPROXIMATE | SYMPLEX_REFRESH |
-                           SYMPLEX_NO_WEIGHTS | SYMPLEX_RANGE_ANY;
+                           SYMPLEX_NO_WEIGHTS | SYMPLEX_RANGE_ANY | SYMPLEX_BATCH_INVARIANT;
     if ((program->flags & ~known) != 0) {
         return SX_FAIL(cx, SX_USAGE, "flags 0x%x, known are 0x%x", program->flags, known);
     }
@@ -352,16 +352,33 @@ static void describe(const sxc_compile_info *from, symplex_compiled *info)
     }
 }
 
+/* The program for any number of rows; the caller is told where it stays as it is. */
+static sx_code generalise(sx_ctx *cx, const symplex_client *client, sxc_source *source,
+                          sx_core_request *request)
+{
+    const char *why;
+    char text[256];
+    SX_TRY(sxc_source_generalise(cx, source, request, &why));
+    if (why != NULL && client->options.message != NULL) {
+        (void)snprintf(text, sizeof(text),
+                       "only rewrites that keep every bit: the batch is no symbol, as %s", why);
+        client->options.message(client->options.self, text);
+    }
+    return SX_OK;
+}
+
 /* The source, whose memory ends with sxc_source_fini also on failure, and what is asked for it. */
-static sx_code prepare(sx_ctx *cx, const symplex_program *program, sx_core_request *request,
-                       sxc_source *source)
+static sx_code prepare(sx_ctx *cx, const symplex_client *client, const symplex_program *program,
+                       sx_core_request *request, sxc_source *source)
 {
     *source = (sxc_source){0};
     sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
     SX_TRY(read_program(cx, program, request));
-    return program->path != NULL
+    SX_TRY(program->path != NULL
                ? sxc_source_load(cx, program->path, source)
-               : sxc_source_bytes(cx, (sx_span){program->bytes, program->size}, source);
+               : sxc_source_bytes(cx, (sx_span){program->bytes, program->size}, source));
+    bool general = (program->flags & SYMPLEX_BATCH_INVARIANT) != 0;
+    return general ? generalise(cx, client, source, request) : SX_OK;
 }
 
 static bool find_weight(const void *self, sx_span name, sx_span *bytes)
@@ -396,7 +413,7 @@ static sx_code compile(sx_ctx *cx, const symplex_client *client, const symplex_p
     sxc_compile_options options = options_of(client, program);
     sx_buf module;
     sx_buf_init(&module, MODULE_BYTES_MAX);
-    sx_code code = prepare(cx, program, &request, &source);
+    sx_code code = prepare(cx, client, program, &request, &source);
     bool weights = source.weights != NULL && (program->flags & SYMPLEX_NO_WEIGHTS) == 0;
     sx_buf *first = weights && open == NULL ? &module : out;
     code = code == SX_OK ? sxc_compile(cx, &source, &request, &options, first, &made) : code;
@@ -493,7 +510,7 @@ symplex_code symplex_optimize(symplex_client *client, const symplex_program *pro
     sx_buf_init(&module, FILE_BYTES_MAX);
     *text = NULL;
     *size = 0;
-    sx_code code = prepare(&cx, program, &request, &source);
+    sx_code code = prepare(&cx, client, program, &request, &source);
     code = code == SX_OK ? sxc_optimize(&cx, &source, &request, &options, &module, &made) : code;
     code = code == SX_OK ? take_program(&cx, sx_buf_span(&module), text, size) : code;
     sx_buf_fini(&module);

@@ -149,6 +149,11 @@ typedef struct {
     8u /* leave the weights out of the module: they are bound after loading */
 /* also rewrites under which a value in between may overflow or vanish where it did not before */
 #define SYMPLEX_RANGE_ANY 16u
+/* What is computed for a row has the same bits in every batch: rewrites are chosen without its size. Rows are what the
+ * first result counts in its first dimension, such as the images of a batch. A program that has a number there is
+ * compiled as the one with a symbol, "rows", of which the module serves one value (symplex_module_symbol). Where it
+ * cannot be written so, `message` says why, and it is compiled as with SYMPLEX_EXACT. */
+#define SYMPLEX_BATCH_INVARIANT 32u
 
 typedef struct {
     const char *path;  /* an ONNX model or a program as text (docs/IR.md), told apart by content */

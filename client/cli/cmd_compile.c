@@ -307,6 +307,8 @@ static sx_code print_program(sxc_cli *cli)
 {
     sxc_source source;
     sx_code code = sxc_program_load(cli, &source);
+    sx_core_request request = {.binding_count = 0};
+    code = code == SX_OK ? sxc_program_generalise(cli, &source, &request) : code;
     code = code == SX_OK ? sxc_program_print(cli, &source) : code;
     sxc_source_fini(&source);
     return code;
@@ -331,6 +333,7 @@ sx_code sxc_cmd_compile(sxc_cli *cli)
     sx_buf_init(&module, (size_t)2 << 30);
     sx_buf_init(&with, (size_t)32 << 30);
     sx_code code = sxc_program_load(cli, &source);
+    code = code == SX_OK ? sxc_program_generalise(cli, &source, &request) : code;
     code = code == SX_OK ? sxc_check_output(cli->cx, path) : code;
     code =
         code == SX_OK ? sxc_compile_until(cli, &source, &request, &options, &module, &info) : code;
@@ -513,6 +516,7 @@ sx_code sxc_cmd_optimize(sxc_cli *cli)
     sx_buf bytes;
     sx_buf_init(&bytes, (size_t)2 << 30);
     sx_code code = sxc_program_load(cli, &source);
+    code = code == SX_OK ? sxc_program_generalise(cli, &source, &request) : code;
     code = code == SX_OK ? sxc_check_outputs(cli) : code;
     if (sxc_given(cli, SXC_BUDGET) || sxc_given(cli, SXC_BACKGROUND)) {
         code = code == SX_OK ? sxc_optimize_long(cli, &source, &request, &options) : code;

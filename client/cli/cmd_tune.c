@@ -489,6 +489,7 @@ static sx_code begin(session *s)
         return SX_FAIL(cx, SX_SYSTEM, "tune: no date");
     }
     SX_TRY(sxc_program_load(s->cli, &s->source));
+    SX_TRY(sxc_program_generalise(s->cli, &s->source, &s->request));
     const sx_target *target;
     sx_core_request asked = s->request;
     asked.target = sxc_target(asked.target);

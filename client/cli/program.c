@@ -1,5 +1,7 @@
 #include "client/cli/program.h"
 
+#include <stdio.h>
+
 #include "client/operation/operation.h"
 
 static const sxc_option options[SXC_OPERATION_COUNT] = {
@@ -81,6 +83,21 @@ sx_code sxc_program_load(sxc_cli *cli, sxc_source *source)
     sx_buf_init(&source->text, SX_TEXT_BYTES_MAX);
     SX_TRY(sxc_operation_make(cli->cx, &operation, &source->graph));
     return sx_graph_print(cli->cx, source->graph, &source->text);
+}
+
+sx_code sxc_program_generalise(sxc_cli *cli, sxc_source *source, sx_core_request *request)
+{
+    const char *why = NULL;
+    SX_ASSERT(source->graph != NULL);
+    SX_TRY(sxc_given(cli, SXC_BATCH_INVARIANT)
+               ? sxc_source_generalise(cli->cx, source, request, &why)
+               : SX_OK);
+    if (why != NULL) {
+        (void)fprintf(stderr,
+                      "symplex: only rewrites that keep every bit: the batch is no symbol, as %s\n",
+                      why);
+    }
+    return SX_OK;
 }
 
 sx_code sxc_program_print(sxc_cli *cli, const sxc_source *source)

@@ -10,6 +10,8 @@ sx_code sxc_program_name(sxc_cli *cli, const char **name);
 /* Fills `source`, which the caller ends with sxc_source_fini, also on failure.
  *   errors   those of sxc_program_name, sxc_source_load and sxc_operation_make */
 sx_code sxc_program_load(sxc_cli *cli, sxc_source *source);
+/* With --batch-invariant: sxc_source_generalise of what was loaded, and a line on stderr where that cannot be. */
+sx_code sxc_program_generalise(sxc_cli *cli, sxc_source *source, sx_core_request *request);
 /* --print-program: the text, or with --json an object. */
 sx_code sxc_program_print(sxc_cli *cli, const sxc_source *source);
 #endif

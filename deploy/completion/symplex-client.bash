@@ -39,13 +39,13 @@ _symplex_client() {
             "session ls") words="--help --json --socket" ;;
             "session show") words="--help --json --socket" ;;
             "targets show") words="--help --json --device" ;;
-            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler --times" ;;
-            "tune "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --approximate --range --disable-rule --verify-flops --verify-memory --repeat --threads --times" ;;
+            "compile "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --no-weights --exact --batch-invariant --approximate --range --disable-rule --refresh --verify-flops --verify-memory --assembler --times" ;;
+            "tune "*) words="--help --json --socket --no-daemon --daemon-only --target --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --objective --exact --batch-invariant --approximate --range --disable-rule --verify-flops --verify-memory --repeat --threads --times" ;;
             "run "*) words="--help --json --socket --dim --output --random --input --weight --check --verify-memory --repeat --graph --steps --state-in --state-out --threads --all" ;;
             "verify "*) words="--help --json --socket --random --verify-flops --verify-memory --all" ;;
             "determinism "*) words="--help --json --random --fuel" ;;
             "explain "*) words="--help --json --socket --all" ;;
-            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --point --budget --background --onnx --proof --exact --approximate --range --disable-rule" ;;
+            "optimize "*) words="--help --json --socket --no-daemon --daemon-only --target --device --dim --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --print-program --output --objective --point --budget --background --onnx --proof --exact --batch-invariant --approximate --range --disable-rule" ;;
             "sharding "*) words="--help --json --target --device --dim --output" ;;
             "grad "*) words="--help --json --gemm --attention --softmax --norm --dtype --batch --layout --epilogue --output --wrt --of" ;;
             "prove "*) words="--help --json --socket --from --to" ;;

@@ -12,7 +12,7 @@ Program = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
 Extent = Union[int, "tuple[int, int]", "Sequence[int]"]
 
 _DAEMON = {"auto": 0, "only": 1, "never": 2}
-_EXACT, _APPROXIMATE, _REFRESH, _NO_WEIGHTS, _RANGE_ANY = 1, 2, 4, 8, 16
+_EXACT, _APPROXIMATE, _REFRESH, _NO_WEIGHTS, _RANGE_ANY, _BATCH_INVARIANT = 1, 2, 4, 8, 16, 32
 
 
 def _dims(dims: Mapping[str, Extent] | None) -> tuple[list[Any], list[Any]]:
@@ -41,8 +41,8 @@ def _source(program: Program) -> tuple[str | None, Any]:
 
 def _run(what: int, program: Program, output: str | None, *, target: str = "native",
          dims: Mapping[str, Extent] | None = None, objective: str | None = None, exact: bool = False,
-         approximate: bool = False, range_any: bool = False, refresh: bool = False, weights: bool = True,
-         disabled_rules: Iterable[str] = (), daemon: str = "auto", socket: str | None = None,
+         batch_invariant: bool = False, approximate: bool = False, range_any: bool = False, refresh: bool = False,
+         weights: bool = True, disabled_rules: Iterable[str] = (), daemon: str = "auto", socket: str | None = None,
          message: Callable[[str], object] | None = None,
          progress: Callable[[str, int, int], object] | None = None, run_threads: int = 0) -> Any:
     path, text = _source(program)
@@ -50,7 +50,8 @@ def _run(what: int, program: Program, output: str | None, *, target: str = "nati
     if daemon not in _DAEMON:
         raise ValueError(f"daemon: {daemon!r}, known are {', '.join(_DAEMON)}")
     flags = (_EXACT * bool(exact) | _APPROXIMATE * bool(approximate) | _REFRESH * bool(refresh)
-             | _NO_WEIGHTS * (not weights) | _RANGE_ANY * bool(range_any))
+             | _NO_WEIGHTS * (not weights) | _RANGE_ANY * bool(range_any)
+             | _BATCH_INVARIANT * bool(batch_invariant))
     return _c.compile(what, path, text, target, values, intervals, flags, ",".join(disabled_rules) or None, objective,
                       _DAEMON[daemon], socket, message, progress, output, run_threads)
 
@@ -86,6 +87,9 @@ def compile(program: Program, *, threads: int = 0, **options: Any) -> Module:
     objective  "time" (default), "memory" or "energy"
     exact      only rewrites that keep every bit; approximate: also such with an error bound; range_any: also such under
                which a value in between may overflow or vanish where it did not
+    batch_invariant
+               what is computed for a row of the results has the same bits in every batch: rewrites are chosen without
+               its size (symplex.h, SYMPLEX_BATCH_INVARIANT)
     refresh    compile again and replace what is stored
     weights    False: they are bound after loading (Module.bind_weight)
     daemon     "auto", "only" or "never"; socket: where it listens

@@ -16,8 +16,8 @@ from symplex.torch._lower import arguments_of
 from symplex.torch._parts import Built, Options, build
 from symplex.torch._weights import mark_static, mode_of
 
-_OPTIONS = ("target", "exact", "approximate", "range_any", "refresh", "objective", "disabled_rules", "daemon", "socket",
-            "threads", "message", "progress", "freeze")
+_OPTIONS = ("target", "exact", "batch_invariant", "approximate", "range_any", "refresh", "objective", "disabled_rules",
+            "daemon", "socket", "threads", "message", "progress", "freeze")
 # Operators that stay whole: the compiler has them, or a form that is better than the decomposition.
 _WHOLE = ("_scaled_dot_product_flash_attention_for_cpu", "silu", "embedding_dense_backward", "baddbmm", "addmv",
           "select_scatter", "slice_scatter", "tril", "triu", "roll", "leaky_relu", "elu", "stack")
@@ -52,6 +52,14 @@ def options_of(given: dict[str, Any] | None) -> Options:
     return Options(strict, warm, given)
 
 
+def _of_slopes(settings: Options) -> Options:
+    """Results of a backward graph begin with dimensions of weights, and a batch is none: where the batch may not
+    matter, only rewrites that keep every bit are used."""
+    if not settings.compiling.get("batch_invariant"):
+        return settings
+    return settings._replace(compiling={**settings.compiling, "batch_invariant": False, "exact": True})
+
+
 def backend(module: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any] | None = None,
             mode: str | None = None) -> Callable[..., Any]:
     """`torch.compile(model, backend="symplex", options={...})`: "strict", "warm", "freeze" (`_weights`),
@@ -66,7 +74,7 @@ def backend(module: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any
                      example: list[Any]) -> Callable[..., Any]:
             if infers:
                 mark_static([n for n in arguments_of(graph.graph) if n.op != "get_attr"], settings.compiling["freeze"])
-            built = build(graph, settings)
+            built = build(graph, settings if told is not backward else _of_slopes(settings))
             told(built)
             return built.boxed()
 
