@@ -4,10 +4,10 @@
 The measure is PyTorch in f64: what is compiled may be as far from it as 8 times what eager PyTorch in f32 is, or 32
 units in the last place of the largest element of that tensor, whichever is more (both round each operation once, in
 another order). Tensors are compared one by one: results, every gradient, every buffer, every weight after the step.
-With `exact` the bits of a row do not depend on the batch, nor where PyTorch holds the batch as a symbol; without either
-a rewrite may be taken for one batch alone.
+With `exact` the bits of a row do not depend on the batch, nor with `batch_invariant`, nor where PyTorch holds the batch
+as a symbol; without any of them a rewrite may be taken for one batch alone.
 
-    test_torch_models.py [NAME ...]     of MODELS; by hand also those that symplex-bench measures, as large-gpt2"""
+    test_torch_models.py [NAME ...]     of MODELS (`invariant` is no model but what that option promises); by hand also those that symplex-bench measures, as large-gpt2"""
 import copy
 import os
 import pathlib
@@ -127,19 +127,59 @@ def try_rows(name):
         assert torch.equal(result, made[8][:rows]), f"{name}: {rows} rows are not those of 8"
 
 
+class LowRank(torch.nn.Module):
+    """A layer with a correction of low rank: for one row its sum is taken in another order than for many."""
+
+    def __init__(self):
+        super().__init__()
+        self.whole = torch.nn.Linear(256, 256)
+        self.down, self.up = torch.nn.Linear(256, 8, bias=False), torch.nn.Linear(8, 256, bias=False)
+
+    def forward(self, x):
+        return self.whole(x) + self.up(self.down(x)) * 0.5
+
+
+def differing(model, x, **options):
+    """Batches whose rows have other bits than those of the first: programs for 12 rows and for 1, which PyTorch holds
+    as numbers, and for 3, a symbol by then."""
+    run, made = compiled(model, **options), {}
+    with torch.no_grad():
+        for rows in (12, 1, 3):
+            made[rows] = run(x[:rows].clone())
+    return [rows for rows, result in made.items() if not torch.equal(result, made[12][:rows])]
+
+
+def try_invariant():
+    """With `batch_invariant` rows have the same bits in every batch, and so have their slopes; without it these models
+    tell batches apart."""
+    torch.manual_seed(SEED)
+    low_rank, x = LowRank(), torch.randn(12, 256)
+    assert differing(low_rank, x), "without it rows are the same, too: take another model"
+    for model, given in ((low_rank, x), (MODELS["unet"][0]().eval(), torch.randn(12, 3, 16, 16))):
+        assert not differing(model, given, batch_invariant=True), type(model)
+    slopes = []
+    for rows in (12, 5):
+        given = x[:rows].clone().requires_grad_()
+        compiled(low_rank, batch_invariant=True)(given).square().sum().backward()
+        slopes.append(given.grad)
+    assert torch.equal(slopes[0][:5], slopes[1])
+
+
 NARROW = ("vit", "llama")
 ROWS = ("unet", "resnet")
 
 
 def main():
-    for name in sys.argv[1:] or MODELS:
+    for name in sys.argv[1:] or [*MODELS, "invariant"]:
+        if name == "invariant":
+            try_invariant()
+            continue
         try_model(name)
         if name in NARROW:
             try_narrow(name)
         if name in ROWS:
             try_rows(name)
         print(name)
-
 
 if __name__ == "__main__":
     warnings.simplefilter("error", RuntimeWarning)
