@@ -1,5 +1,6 @@
 /* bench_ablation.c - what level 1 is worth: a network as it came, fused only, with all rules, after a long
- * search, and with all rules but those of one group. All variants are open in one process and take turns, in
+ * search, with all rules for its batch as a number (elsewhere it is a symbol), and with all rules but those of one
+ * group. All variants are open in one process and take turns, in
  * every round in another order; the model's estimates stand beside the times. A group without which the same
  * program comes out is named and not measured. The network as it came is measured twice, so that a reader
  * sees what noise does.
@@ -17,6 +18,7 @@
 #include "core/base/hash.h"
 #include "core/base/rng.h"
 #include "core/core.h"
+#include "core/ir/ir.h"
 #include "tests/bench/bench.h"
 #include "tests/bench/networks.h"
 #include "tests/lib/model.h"
@@ -72,21 +74,24 @@ typedef struct {
     const char *with;
     bool exact;  /* no reassociating rule */
     bool search; /* what a long search found */
+    bool
+        alone; /* the batch is a number before level 1: a row may have other bits than in another batch */
 } variant;
 static const variant variants[] = {
-    {"as it came", NULL, "", false, false},
-    {"fused only", NULL, fusion, false, false},
-    {"all rules", "", NULL, false, false},
-    {"long search", NULL, "", false, true},
-    {"without composites", composites, NULL, false, false},
-    {"without attention", online, NULL, false, false},
-    {"without merging", merging, NULL, false, false},
-    {"without convolutions", convolutions, NULL, false, false},
-    {"without reassociation", "", NULL, true, false},
-    {"as it came, again", NULL, "", false, false}, /* its ratio is what noise does */
+    {"as it came", NULL, "", false, false, false},
+    {"fused only", NULL, fusion, false, false, false},
+    {"all rules", "", NULL, false, false, false},
+    {"long search", NULL, "", false, true, false},
+    {"for this batch alone", "", NULL, false, false, true},
+    {"without composites", composites, NULL, false, false, false},
+    {"without attention", online, NULL, false, false, false},
+    {"without merging", merging, NULL, false, false, false},
+    {"without convolutions", convolutions, NULL, false, false, false},
+    {"without reassociation", "", NULL, true, false, false},
+    {"as it came, again", NULL, "", false, false, false}, /* its ratio is what noise does */
 };
 _Static_assert(SX_COUNT(variants) <= VARIANTS_MAX, "one slot for each");
-enum { AS_IT_CAME, ALL_RULES = 2, GROUPS = 4 };
+enum { AS_IT_CAME, ALL_RULES = 2, GROUPS = 5 };
 
 /* Is `name` in the list "a,b,"? */
 static bool is_listed(const char *list, const char *name)
@@ -218,7 +223,7 @@ static sx_code compile_text(sx_ctx *cx, const ablation *a, const variant *v, sx_
     sx_core_request request = {.ir = text,
                                .target = sx_span_of(a->target),
                                .binding = &binding,
-                               .binding_count = 1,
+                               .binding_count = v->alone ? 0 : 1,
                                .no_reassociate = v->exact,
                                .disabled_rules = sx_buf_span(&disabled)};
     sx_image image;
@@ -230,8 +235,25 @@ static sx_code compile_text(sx_ctx *cx, const ablation *a, const variant *v, sx_
     return code;
 }
 
+static sx_code compile_alone(sx_ctx *cx, const ablation *a, const variant *v, sx_buf *module)
+{
+    const sx_binding binding = {SX_SPAN_LITERAL("batch"), a->batch};
+    sx_graph *graph, *bound;
+    sx_buf text;
+    SX_TRY(sx_graph_parse(cx, sx_buf_span(&a->text), &graph));
+    SX_TRY(sx_graph_bind(cx, graph, &binding, 1, &bound));
+    sx_buf_init(&text, SX_TEXT_BYTES_MAX);
+    sx_code code = sx_graph_print(cx, bound, &text);
+    code = code == SX_OK ? compile_text(cx, a, v, sx_buf_span(&text), module) : code;
+    sx_buf_fini(&text);
+    return code;
+}
+
 static sx_code compile(sx_ctx *cx, const ablation *a, const variant *v, sx_buf *module)
 {
+    if (v->alone) {
+        return compile_alone(cx, a, v, module);
+    }
     if (!v->search) {
         return compile_text(cx, a, v, sx_buf_span(&a->text), module);
     }
