@@ -615,6 +615,20 @@ def test_dynamic_training():
             assert torch.allclose(a.grad, b.grad, atol=1e-4), n
 
 
+def test_rows_of_a_batch_as_one_dimension():
+    """Results of [batch * length, 5]: three programs of their own, then one for all others."""
+    torch.manual_seed(SEED)
+    layer = nn.Linear(6, 5)
+    with torch.no_grad(), Counted() as count:
+        f = compiled(lambda x: (torch.relu(layer(x.reshape(-1, 6))), torch.tanh(x * 2).flatten(0, 1)), dynamic=True)
+        for batch, length in ((2, 3), (3, 5), (4, 7), (5, 11), (2, 30), (7, 4), (9, 2), (6, 31)):
+            x = torch.randn(batch, length, 6)
+            got, want = f(x), (torch.relu(layer(x.reshape(-1, 6))), torch.tanh(x * 2).flatten(0, 1))
+            for g, w in zip(got, want):
+                assert g.shape == w.shape and torch.allclose(g, w, atol=1e-5), (batch, length)
+    assert count.programs == 4 and count.runs == 8, (count.programs, count.runs)
+
+
 def test_parts_with_extents_that_are_products():
     """The second part gets tensors of [batch * length, 6] alone."""
     def function(x):
