@@ -14,7 +14,6 @@
 #include "client/kept.h"
 #include "client/module_file.h"
 #include "client/runtime/pool.h"
-#include "client/spawn.h"
 #include "client/symplex_session.h"
 
 #define ARENA_BYTES_MAX ((size_t)16 << 30)
@@ -96,17 +95,24 @@ static void begin_for(const symplex_client *client, sx_ctx *cx, stopper *s)
     }
 }
 
-symplex_code sxc_call_finish(sx_ctx *cx, sx_code code, symplex_error *error)
+/* How a call ended, without words. */
+static symplex_code tell(symplex_error *error, sx_code code)
 {
     if (error != NULL) {
         error->code = (symplex_code)sx_code_wire(code);
         error->name = sx_code_name(code);
         error->text[0] = error->hint[0] = '\0';
-        if (code != SX_OK) {
-            const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
-            sxc_copy_text(error->text, sizeof(error->text), sx_span_of(text));
-            sxc_copy_text(error->hint, sizeof(error->hint), sx_span_of(cx->error.hint));
-        }
+    }
+    return (symplex_code)sx_code_wire(code);
+}
+
+symplex_code sxc_call_finish(sx_ctx *cx, sx_code code, symplex_error *error)
+{
+    (void)tell(error, code);
+    if (error != NULL && code != SX_OK) {
+        const char *text = cx->error.text[0] != '\0' ? cx->error.text : sx_code_text(code);
+        sxc_copy_text(error->text, sizeof(error->text), sx_span_of(text));
+        sxc_copy_text(error->hint, sizeof(error->hint), sx_span_of(cx->error.hint));
     }
     sx_ctx_fini(cx);
     return (symplex_code)sx_code_wire(code);
@@ -972,6 +978,19 @@ static sx_code call(sx_ctx *cx, symplex_module *module, const symplex_dim *dims,
     return sxr_run(cx, module->program, NULL);
 }
 
+/* A call as nearly all are, without a context. False: the long way goes on from the beginning. */
+static bool call_usual(const symplex_module *module, const symplex_memory *memory, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const symplex_memory *m = &memory[i];
+        if (m->index >= module->count ||
+            !sxr_bind_usual(module->program, module->tensor[m->index], m->memory, m->size)) {
+            return false;
+        }
+    }
+    return sxr_run_usual(module->program);
+}
+
 symplex_code symplex_module_call(symplex_module *module, const symplex_dim *dims, size_t dim_count,
                                  const symplex_memory *memory, size_t memory_count,
                                  symplex_error *error)
@@ -980,42 +999,10 @@ symplex_code symplex_module_call(symplex_module *module, const symplex_dim *dims
         return sxc_call_misuse(error,
                                "symplex_module_call: module, dimensions and memory are needed");
     }
+    if (dim_count == 0 && call_usual(module, memory, memory_count)) {
+        return tell(error, SX_OK);
+    }
     sx_ctx cx;
     sxc_call_begin(&cx);
     return sxc_call_finish(&cx, call(&cx, module, dims, dim_count, memory, memory_count), error);
-}
-
-/* Every tensor of the interface has memory. */
-static sx_code check_bound(sx_ctx *cx, const symplex_module *module)
-{
-    for (size_t i = 0; i < module->count; i++) {
-        if (sxr_memory(module->program, module->tensor[i]) == NULL) {
-            return SX_FAIL(cx, SX_INPUT, "tensor %s is not bound%s", module->name[i],
-                           sxr_bound(module->program, module->tensor[i]) ? " to memory of the host"
-                                                                         : "");
-        }
-    }
-    return SX_OK;
-}
-
-symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
-                                  symplex_error *error)
-{
-    if (module == NULL) {
-        return sxc_call_misuse(error, "symplex_module_check: no module");
-    }
-    sx_ctx cx;
-    sx_module_check made = {.passed = 0};
-    static const sxc_worker worker = {.program = NULL};
-    sxc_call_begin(&cx);
-    sx_code code = sxr_weights_again(&cx, module->program);
-    code = code == SX_OK ? check_bound(&cx, module) : code;
-    code = code == SX_OK ? sxc_check_here(&cx, module->program, &worker, &made) : code;
-    if (check != NULL) {
-        *check = (symplex_check){.passed = code == SX_OK,
-                                 .elements = made.points,
-                                 .error = made.error,
-                                 .tolerance = made.tolerance};
-    }
-    return sxc_call_finish(&cx, code, error);
 }

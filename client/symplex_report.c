@@ -1,11 +1,14 @@
-/* symplex_report.c - the public library: its compiler, what that did, and what the launches of a run take. */
+/* symplex_report.c - the public library: its compiler, what that did, what the launches of a run take, and whether its
+ * results are right. */
 #include "client/symplex_inside.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+#include "client/job.h"
 #include "client/json.h"
 #include "client/report.h"
+#include "client/spawn.h"
 #include "core/request/request.h"
 
 #define REPORT_BYTES_MAX ((size_t)256 << 20)
@@ -108,6 +111,43 @@ symplex_code symplex_module_run_timed(symplex_module *module, uint64_t *ns, size
     sx_code code = times == NULL ? cx.error.code : sxr_run(&cx, module->program, times);
     for (size_t i = 0; code == SX_OK && i < count; i++) {
         ns[i] = times[first + i];
+    }
+    return sxc_call_finish(&cx, code, error);
+}
+
+/* ---- comparing ---- */
+
+/* Every tensor of the interface has memory. */
+static sx_code check_bound(sx_ctx *cx, const symplex_module *module)
+{
+    for (size_t i = 0; i < module->count; i++) {
+        if (sxr_memory(module->program, module->tensor[i]) == NULL) {
+            return SX_FAIL(cx, SX_INPUT, "tensor %s is not bound%s", module->name[i],
+                           sxr_bound(module->program, module->tensor[i]) ? " to memory of the host"
+                                                                         : "");
+        }
+    }
+    return SX_OK;
+}
+
+symplex_code symplex_module_check(symplex_module *module, symplex_check *check,
+                                  symplex_error *error)
+{
+    if (module == NULL) {
+        return sxc_call_misuse(error, "symplex_module_check: no module");
+    }
+    sx_ctx cx;
+    sx_module_check made = {.passed = 0};
+    static const sxc_worker worker = {.program = NULL};
+    sxc_call_begin(&cx);
+    sx_code code = sxr_weights_again(&cx, module->program);
+    code = code == SX_OK ? check_bound(&cx, module) : code;
+    code = code == SX_OK ? sxc_check_here(&cx, module->program, &worker, &made) : code;
+    if (check != NULL) {
+        *check = (symplex_check){.passed = code == SX_OK,
+                                 .elements = made.points,
+                                 .error = made.error,
+                                 .tolerance = made.tolerance};
     }
     return sxc_call_finish(&cx, code, error);
 }

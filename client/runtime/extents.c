@@ -111,6 +111,7 @@ const int64_t *sxr_part_numbers(const sxr_program *program, uint32_t part, uint3
 void sxr_extents_follow(sxr_program *program)
 {
     const sx_module *module = &program->module;
+    program->usual = false;
     for (uint32_t s = 0; s < module->symbol_count; s++) {
         if (program->value[s] == 0) {
             return;

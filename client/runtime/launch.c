@@ -56,7 +56,7 @@ static void run_points(void *self, uint32_t thread, int64_t first, int64_t last)
 
 static void run_kernel(sxr_program *program, uint32_t index, void *const *buffer)
 {
-    SX_ASSERT(sxr_runs_here(program));
+    SX_ASSERT(program->runs_here);
     const sx_module_launch *launch = &program->module.launch[index];
     grid_task task = {program, &program->module.kernel[launch->kernel], buffer};
     int64_t points = 0;
@@ -141,6 +141,26 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
     case SX_LAUNCH_KIND_COUNT: break;
     }
     SX_UNREACHABLE();
+}
+
+bool sxr_run_usual(sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    if (!program->usual) {
+        return false;
+    }
+    const sx_module_variant *variant = &module->variant[program->variant];
+    for (uint32_t i = 0; i < variant->launch_count; i++) {
+        const sx_module_launch *row = &module->launch[variant->launch_first + i];
+        void *buffer[SX_MODULE_ARGS_MAX];
+        for (uint32_t k = 0; row->prologue == 0 && k < row->arg_count; k++) {
+            buffer[k] = program->tensor[module->arg[row->arg_first + k]];
+        }
+        if (row->prologue == 0) {
+            sxr_run_launch(program, variant->launch_first + i, buffer);
+        }
+    }
+    return true;
 }
 
 /* ---- as a way to run a program ---- */

@@ -248,6 +248,21 @@ static sx_code run_variant(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns
     return run_launches(cx, program, 0, launch_ns);
 }
 
+/* Nothing in the variant has a body, is a piece of one, or needs another rank, and nothing changes with a symbol. */
+static bool is_usual(const sxr_program *program)
+{
+    const sx_module *module = &program->module;
+    const sx_module_variant *variant = &module->variant[program->variant];
+    bool usual =
+        program->device == NULL && module->symbol_count == 0 && sx_module_ranks(module) <= 1;
+    for (uint32_t i = 0; i < variant->launch_count; i++) {
+        uint32_t kind = module->launch[variant->launch_first + i].kind;
+        usual =
+            usual && (kind == SX_LAUNCH_KERNEL || kind == SX_LAUNCH_COPY || kind == SX_LAUNCH_FILL);
+    }
+    return usual;
+}
+
 static sx_code run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     const sx_module *module = &program->module;
@@ -275,6 +290,7 @@ static sx_code run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
     const sxr_way *way = program->way;
     SX_TRY(way->begin != NULL ? way->begin(cx, program) : SX_OK);
     sx_code code = run_variant(cx, program, launch_ns);
+    program->usual = code == SX_OK && (program->usual || is_usual(program));
     return way->end != NULL ? way->end(cx, program, code) : code;
 }
 
@@ -282,6 +298,9 @@ static sx_code run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
 {
     const sxr_communicator *c = program->communicator;
+    if (launch_ns == NULL && sxr_run_usual(program)) {
+        return SX_OK;
+    }
     sx_code code = run(cx, program, launch_ns);
     if (code != SX_OK && c != NULL && c->abort != NULL) {
         c->abort(c->self, &cx->error);

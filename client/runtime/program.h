@@ -61,6 +61,9 @@ struct sxr_program {
     bool *prologue_done;
     /* [tensor_count] of a tensor that several variants share: some variant's prologue has made it. */
     bool *made;
+    /* Launches one after the other are all that a run is, as a run before has found: everything is bound, and the
+     * prologue has run. */
+    bool usual;
     /* Some output lies in the memory of an input. */
     bool aliased;
     /* [tensor_count] a launch of a prologue reads the tensor. */

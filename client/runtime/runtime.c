@@ -75,7 +75,7 @@ static void forget_prologues(sxr_program *program)
     if (module->variant_count > 0) {
         memset(program->prologue_done, 0, (size_t)module->variant_count * sizeof(bool));
         memset(program->made, 0, (size_t)module->tensor_count * sizeof(bool));
-        program->as_opened = false;
+        program->as_opened = program->usual = false;
     }
 }
 
@@ -104,14 +104,18 @@ static void put_memory(sxr_program *program, uint32_t index, void *memory)
     }
 }
 
-/* An input or output of fixed extents on the processor, which shares its memory with none, gets as much as it needs:
- * what nearly every bind of a run is, and nothing else follows from it. */
-static bool is_usual(const sxr_program *program, uint32_t index, const void *memory, uint64_t size)
+/* It shares its memory with none, and gets as much as it needs: nothing else follows from it. */
+bool sxr_bind_usual(sxr_program *program, uint32_t index, void *memory, uint64_t size)
 {
+    SX_ASSERT(index < program->module.tensor_count);
     uint32_t place = program->module.tensor[index].place;
-    return program->device == NULL && program->module.symbol_count == 0 && !program->aliased &&
-           (place == SX_TENSOR_INPUT || place == SX_TENSOR_OUTPUT) && memory != NULL && size > 0 &&
-           size == program->bytes[index];
+    if (program->device != NULL || program->module.symbol_count > 0 || program->aliased ||
+        (place != SX_TENSOR_INPUT && place != SX_TENSOR_OUTPUT) || memory == NULL || size == 0 ||
+        size != program->bytes[index]) {
+        return false;
+    }
+    program->tensor[index] = memory;
+    return true;
 }
 
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory, uint64_t size)
@@ -119,8 +123,7 @@ sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t index, void *memory,
     const sx_module *module = &program->module;
     SX_ASSERT(index < module->tensor_count);
     const sx_module_tensor *tensor = &module->tensor[index];
-    if (is_usual(program, index, memory, size)) {
-        program->tensor[index] = memory;
+    if (sxr_bind_usual(program, index, memory, size)) {
         return SX_OK;
     }
     sx_span name = sx_module_string(module, tensor->name);

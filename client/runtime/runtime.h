@@ -116,6 +116,9 @@ uint32_t sxr_find(const sxr_program *program, sx_module_place place, sx_span nam
 /* Binds memory of exactly the tensor's size to an input, output or weight; borrowed until rebound or close.
  * Rebinding a weight that they read makes the prologues run again. SX_INPUT names the tensor and both sizes. */
 sx_code sxr_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, void *memory, uint64_t size);
+/* The same for what nearly every bind of a run is, an input or output of fixed extents on the processor: a short way.
+ * False: nothing was done, and sxr_bind does it or says why not. */
+bool sxr_bind_usual(sxr_program *program, uint32_t tensor, void *memory, uint64_t size);
 /* The same with memory of the GPU that runs the program, by its address there: it is used where it lies, and is not
  * copied. What must lie in one allocation is `size` bytes from the address on.
  *   errors   SX_USAGE the processor runs the program; SX_INPUT another size, an address that is not a multiple of
@@ -164,6 +167,10 @@ const void *sxr_remembered(const sxr_program *program, uint32_t tensor);
  * slot for each launch of the module; those of the launches that ran are filled with wall times, inside a loop
  * with the sum of all rounds. */
 sx_code sxr_run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns);
+
+/* The same for what nearly every run is, launches of fixed extents on the processor that were run before: a short way.
+ * False: nothing was done, and sxr_run does it or says why not. */
+bool sxr_run_usual(sxr_program *program);
 
 /* On a GPU: all that comes before the launches of a run and lasts: code is loaded, weights and state are copied, the
  * prologue of the variant has run. Waits for it. Inputs and outputs need no memory yet.

@@ -244,6 +244,44 @@ START_TEST(handles_have_weights_of_their_own_and_run_together)
 }
 END_TEST
 
+/* Calls after the first have a short way. It takes other memory each time; what is wrong is named by the long one, and
+ * nothing is run then. */
+START_TEST(later_calls_are_checked)
+{
+    static values v[2];
+    static float y[2][ROWS * COLUMNS], want[2][ROWS * COLUMNS], before[ROWS * COLUMNS];
+    sx_rng rng = {sx_test_seed()};
+    symplex_module *module = open_layer(0, 1);
+    for (int i = 0; i < 2; i++) {
+        symplex_module *fresh = open_layer(0, 1);
+        draw(&v[i], &rng);
+        run_inputs(fresh, &v[i], want[i]);
+        symplex_module_close(fresh);
+    }
+    for (int round = 0; round < 6; round++) {
+        int i = round % 2;
+        memset(y, 0, sizeof(y));
+        run_inputs(module, &v[i], y[i]);
+        ck_same(y[i], want[i]);
+        ck_assert_int_eq(error.code, SYMPLEX_OK);
+        symplex_memory memory[] = {
+            {find(module, SYMPLEX_INPUT_TENSOR, "x"), v[1 - i].x, sizeof(v[0].x)},
+            {find(module, SYMPLEX_INPUT_TENSOR, "w"), v[1 - i].w, sizeof(v[0].w) - 4}};
+        memcpy(before, y[i], sizeof(before));
+        ck_fails(symplex_module_call(module, NULL, 0, memory, 2, &error), SYMPLEX_INPUT,
+                 "tensor w: 13820 bytes given, it has 13824");
+        memory[1].memory = NULL;
+        ck_fails(symplex_module_call(module, NULL, 0, memory, 2, &error), SYMPLEX_INPUT,
+                 "tensor w");
+        memory[1].index = SYMPLEX_NO_TENSOR;
+        ck_fails(symplex_module_call(module, NULL, 0, memory, 2, &error), SYMPLEX_USAGE,
+                 "no tensor");
+        ck_same(y[i], before);
+    }
+    symplex_module_close(module);
+}
+END_TEST
+
 START_TEST(wrong_weights_are_named)
 {
     static values v;
@@ -285,6 +323,7 @@ int main(void)
     tcase_add_test(all, bound_weights_give_the_bits_of_inputs);
     tcase_add_test(all, work_on_weights_is_done_once);
     tcase_add_test(all, handles_have_weights_of_their_own_and_run_together);
+    tcase_add_test(all, later_calls_are_checked);
     tcase_add_test(all, wrong_weights_are_named);
     suite_add_tcase(suite, all);
     return sx_test_main(suite);
