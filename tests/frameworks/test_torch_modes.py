@@ -10,6 +10,7 @@ order; the sums here have 16 terms at most, and there are at most four steps one
 """
 import copy
 import functools
+import pickle
 import sys
 
 from test_torch import SEED, compiled, same, warned, whole
@@ -36,9 +37,9 @@ def wide(x):
     return x.to(torch.float64) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
-def agrees(function, *args, run=None, **options):
+def agrees(function, *args):
     """Of a function, in f64 too, with nothing left to PyTorch."""
-    near((run or compiled(function, **options))(*args), function(*args), function(*tree_map(wide, args)))
+    near(compiled(function)(*args), function(*args), function(*tree_map(wide, args)))
 
 
 def network():
@@ -127,6 +128,159 @@ def test_weight_norm():
         torch.manual_seed(SEED)
         layer = nn.utils.parametrizations.weight_norm(nn.Linear(8, 4), dim=dim)
         trains_as_pytorch(layer, lambda layer, x: layer(x), torch.randn(5, 8))
+
+
+# ---- narrow floats ----
+def test_autocast_in_training():
+    """Four steps with an optimizer; the products and their slopes are bf16, the parameters f32."""
+    x, y = torch.randn(5, 8), torch.randn(5, 4)
+
+    def trained(model, run):
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        for _ in range(4):
+            optimizer.zero_grad()
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                made = run(x)
+                loss = F.mse_loss(made.float(), y)
+            loss.backward()
+            optimizer.step()
+        return made.detach(), [p.detach() for p in model.parameters()]
+
+    ours = network()
+    (made, got), (want_made, want) = trained(ours, compiled(ours)), trained(theirs := network(), theirs)
+    assert made.dtype == want_made.dtype == torch.bfloat16
+    for a, b in zip(got, want):  # each step may differ by a few units of bf16 of a slope below 1, times 0.1
+        assert a.dtype == torch.float32 and float((a - b).abs().max()) <= 4 * 4 * 0.1 * torch.finfo(torch.bfloat16).eps
+
+
+# ---- checkpoints ----
+def test_checkpoints():
+    """Parts that are computed again in the backward pass; the dropout of one is drawn once more as it was."""
+    kept = functools.partial(create_selective_checkpoint_contexts, [torch.ops.aten.addmm.default])
+    for words in ({}, {"context_fn": kept}):
+        trains_as_pytorch(network(), lambda model, x: checkpoint(model, x, use_reentrant=False, **words),
+                          torch.randn(5, 8))
+    model = nn.Sequential(nn.Linear(8, 32), nn.Dropout(0.5), nn.Linear(32, 4))
+
+    def drawn(function, x):
+        torch.manual_seed(SEED)
+        return slopes(function, model, x)
+
+    def call(x):
+        return checkpoint(model, x, use_reentrant=False)
+
+    x = torch.randn(5, 8)
+    run = compiled(call, strict=False)
+    got, texts = warned(lambda: drawn(run, x))
+    assert texts, "random numbers are PyTorch's"
+    same(drawn(run, x), got)
+    assert torch.allclose(got[0], drawn(call, x)[0], atol=1e-5)
+
+
+# ---- transforms of functions ----
+def test_transforms():
+    model, w, x, y = network(), torch.randn(8, 3), torch.randn(5, 8), torch.randn(5, 4)
+    parameters = dict(model.named_parameters())
+
+    def loss(parameters, x, y):
+        return F.mse_loss(functional_call(model, parameters, (x,)), y)
+
+    agrees(lambda w, x: vmap(grad(lambda w, r: (r @ w).sin().sum()), in_dims=(None, 0))(w, x), w, x)
+    agrees(lambda r: (jacrev(lambda v: v.sin() * v.sum())(r), jacfwd(lambda v: v.cos() * v.sum())(r),
+                      hessian(lambda v: (v ** 3).sum())(r)), x[0])
+    agrees(lambda p, x, y: grad(loss)(p, x, y), parameters, x, y)
+    agrees(lambda p, x, y: vmap(grad(loss), in_dims=(None, 0, 0))(p, x[:, None], y[:, None]), parameters, x, y)
+
+
+# ---- caches ----
+def test_caches_that_grow():
+    """Keys and values of a text, joined one by one: from the second length on they are symbols."""
+    layers = [nn.Linear(8, 8) for _ in range(3)]
+
+    def step(x, keys, values, layers=layers):
+        q, k, v = (layer(x) for layer in layers)
+        keys, values = torch.cat([keys, k], 1), torch.cat([values, v], 1)
+        return F.scaled_dot_product_attention(q, keys, values), keys, values
+
+    wide_layers = [copy.deepcopy(layer).double() for layer in layers]
+    run = compiled(step, dynamic=None)
+    with torch.no_grad():
+        for start in (0, 3):
+            got = want = exact = [None, *[torch.randn(2, start, 8)] * 2]
+            exact = [None, *map(wide, exact[1:])]
+            for _ in range(6):
+                x = torch.randn(2, 1, 8)
+                got, want = run(x, *got[1:]), step(x, *want[1:])
+                exact = step(x.double(), *exact[1:], layers=wide_layers)
+                near(got, want, exact)
+
+
+def test_caches_that_are_written():
+    """In place, at a place that is an operand, and at one that is a number."""
+    def step(x, place, cache):
+        cache.index_copy_(1, place, x)
+        mask = torch.arange(16)[None] <= place[-1]
+        return F.scaled_dot_product_attention(x, cache, cache, attn_mask=mask)
+
+    def counted(x, place: int, cache):
+        cache[:, place:place + 1] = x
+        return cache[:, :place + 1].sum(1)
+
+    for function, place_of in ((step, lambda i: torch.tensor([i])), (counted, lambda i: i)):
+        run = compiled(function, dynamic=None)
+        mine, theirs, exact = torch.zeros(2, 16, 4), torch.zeros(2, 16, 4), torch.zeros(2, 16, 4, dtype=torch.float64)
+        for i in range(4):
+            x = torch.randn(2, 1, 4)
+            near([run(x, place_of(i), mine), mine], [function(x, place_of(i), theirs), theirs],
+                 [function(x.double(), place_of(i), exact), exact])
+
+
+# ---- modules ----
+def test_attention_in_training():
+    torch.manual_seed(SEED)
+    layer, x = nn.MultiheadAttention(8, 2, batch_first=True), torch.randn(3, 5, 8)
+    mask, padding = torch.ones(5, 5, dtype=torch.bool).triu(1), torch.tensor([[False] * 4 + [True]] * 3)
+    for words in ({}, {"attn_mask": mask, "need_weights": False}, {"key_padding_mask": padding}):
+        trains_as_pytorch(layer, lambda layer, x: layer(x, x, x, **words)[0], x)
+
+
+def test_tied_weights():
+    class Tied(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.table = nn.Embedding(10, 8)
+            self.out = nn.Linear(8, 10, bias=False)
+            self.out.weight = self.table.weight
+
+        def forward(self, x):
+            return self.out(torch.tanh(self.table(x)))
+
+    trains_as_pytorch(Tied(), lambda model, x: model(x), torch.randint(0, 10, (3, 4)))
+
+
+def test_other_weights_and_types():
+    """A compiled model after load_state_dict, also with assign, copies and pickles; then as other floats."""
+    model = network()
+    run, x = compiled(model), torch.randn(5, 8)
+    with torch.no_grad():
+        for assign in (False, True):
+            other = network()
+            for p in other.parameters():
+                p.mul_(1.5 + assign)
+            run(x)
+            model.load_state_dict(copy.deepcopy(other.state_dict()), assign=assign)
+            near(run(x), other(x), copy.deepcopy(other).double()(x.double()))
+    twin = copy.deepcopy(run)
+    with torch.no_grad():
+        next(twin.parameters()).zero_()
+        assert not torch.equal(twin(x), run(x))
+    inside = network()
+    inside.compile(backend="symplex", options={"daemon": "never", "threads": 1, "warm": False, "strict": True})
+    near(pickle.loads(pickle.dumps(inside))(x), inside(x), copy.deepcopy(network()).double()(x.double()))
+    model.double()
+    assert torch.allclose(run(x.double()), model(x.double()), atol=1e-12)
+    with torch.inference_mode():
+        assert run(x.double()).is_inference()
 
 
 def main():
