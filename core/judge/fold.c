@@ -188,7 +188,19 @@ static bool is_extreme(const sx_term *t)
     return t->kind == SX_TERM_OP && ((int)t->op == SX_LOP_IMAX || (int)t->op == SX_LOP_IMIN);
 }
 
-#define SX_EXTREMES_MAX 8u /* inside each other, of which the range is asked for */
+static bool is_sum(const sx_term *t)
+{
+    return t->kind == SX_TERM_OP && ((int)t->op == SX_LOP_IADD || (int)t->op == SX_LOP_ISUB);
+}
+
+/* Does a lane hold all of these integers as they are? */
+static bool holds(const sx_algebra *g, int64_t low, int64_t high)
+{
+    return g->wide || (low >= INT32_MIN && high <= INT32_MAX);
+}
+
+#define SX_EXTREMES_MAX \
+    8u /* inside each other, of which the range is asked for, and sums of them */
 
 /* Between which values an integer lies wherever it is asked for; false: it may be anything. */
 static bool range_of(sx_algebra *g, uint32_t term, uint32_t depth, int64_t *low, int64_t *high)
@@ -198,18 +210,23 @@ static bool range_of(sx_algebra *g, uint32_t term, uint32_t depth, int64_t *low,
     const sx_term t = g->term[term];
     if (t.kind == SX_TERM_INT) { /* what a lane cannot hold is another number there */
         sx_lin_get(g, t.form, &lin);
-        return sx_lin_range(g, &lin, low, high) &&
-               (g->wide || (*low >= INT32_MIN && *high <= INT32_MAX));
+        return sx_lin_range(g, &lin, low, high) && holds(g, *low, *high);
     }
     if (is_constant(g, term, &bits)) {
         *low = *high = lane_int(g, bits);
         return true;
     }
     int64_t least, most;
-    if (!is_extreme(&t) || depth == SX_EXTREMES_MAX ||
+    if ((!is_extreme(&t) && !is_sum(&t)) || depth == SX_EXTREMES_MAX ||
         !range_of(g, t.child[0], depth + 1, low, high) ||
         !range_of(g, t.child[1], depth + 1, &least, &most)) {
         return false;
+    }
+    if (is_sum(&t)) { /* none where it may wrap */
+        bool minus = (int)t.op == SX_LOP_ISUB;
+        bool lowest = minus && (least == INT64_MIN || most == INT64_MIN); /* has no negative */
+        return !lowest && sx_add_i64(*low, minus ? -most : least, low) &&
+               sx_add_i64(*high, minus ? -least : most, high) && holds(g, *low, *high);
     }
     bool greater = (int)t.op == SX_LOP_IMAX;
     *low = (least > *low) == greater ? least : *low;
@@ -219,7 +236,8 @@ static bool range_of(sx_algebra *g, uint32_t term, uint32_t depth, int64_t *low,
 
 static bool is_position(const sx_algebra *g, uint32_t term)
 {
-    return g->term[term].kind == SX_TERM_INT || is_extreme(&g->term[term]);
+    const sx_term *t = &g->term[term];
+    return t->kind == SX_TERM_INT || is_extreme(t) || is_sum(t);
 }
 
 /* A comparison of positions that is true for all of them, or for none. */

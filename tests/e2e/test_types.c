@@ -192,6 +192,10 @@ START_TEST(test_positions)
         "imm 4, imm 3, imm 0, imm -2, index 0, add 4 3, maximum 5 2, minimum 6 1, add 7 0, compare "
         "lt 7 2 : bool, arg 0, select 9 8 10",
         "imm 0, index 0, maximum 1 0, compare lt 2 0 : bool, arg 0, select 3 2 4",
+        "imm 3, index 0, minimum 1 0, imm -2, add 2 3, imm 0, compare lt 4 5 : bool, arg 0, select "
+        "6 4 7",
+        "imm 3, index 0, minimum 1 0, imm 2, subtract 3 2, imm 0, compare lt 4 5 : bool, arg 0, "
+        "select 6 4 7",
     };
     for (uint32_t k = 0; k < SX_COUNT(extents) * SX_COUNT(bodies); k++) {
         char text[512];
