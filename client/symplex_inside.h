@@ -29,6 +29,8 @@ struct symplex_module {
 
 /* Each call has a context of its own. */
 void sxc_call_begin(sx_ctx *cx);
+/* Tells the caller how a call ended, without words. */
+symplex_code sxc_call_tell(symplex_error *error, sx_code code);
 /* Releases the context and tells the caller how the call ended. */
 symplex_code sxc_call_finish(sx_ctx *cx, sx_code code, symplex_error *error);
 /* A handle on an open program, which it takes, also on failure. */

@@ -74,8 +74,8 @@ typedef struct {
     const char *with;
     bool exact;  /* no reassociating rule */
     bool search; /* what a long search found */
-    bool
-        alone; /* the batch is a number before level 1: a row may have other bits than in another batch */
+    /* The batch is a number before level 1: a row may have other bits than in another batch. */
+    bool alone;
 } variant;
 static const variant variants[] = {
     {"as it came", NULL, "", false, false, false},
