@@ -15,6 +15,7 @@
 #define BUFFER 1   /* the type of an argument or result that lies in memory */
 #define SCALAR 3   /* the type of an attribute that is one number */
 #define WHOLE_64 5 /* the element type i64 */
+#define UNSIGNED_32 8
 #define STAGE_EXECUTE 3
 #define INVALID_ARGUMENT 3
 #define FAILED_PRECONDITION 9
@@ -183,8 +184,10 @@ static bool take(const sxp_list *tensors, const xla_list *list, symplex_memory *
     for (size_t i = 0; right && i < tensors->count; i++) {
         const sxp_tensor *tensor = &tensors->tensor[i];
         const xla_buffer *buffer = list->item[i];
+        /* the bits of unsigned numbers are those of i32 */
+        int dtype = buffer->dtype == UNSIGNED_32 ? sxp_dtypes[SYMPLEX_I32].xla : buffer->dtype;
         right = list->types[i] == BUFFER && buffer->rank == tensor->rank &&
-                buffer->dtype == sxp_dtypes[tensor->dtype].xla;
+                dtype == sxp_dtypes[tensor->dtype].xla;
         size_t bytes = sxp_dtypes[tensor->dtype].bytes;
         for (uint32_t d = 0; right && d < tensor->rank; d++) {
             right = buffer->dims[d] == tensor->shape[d];

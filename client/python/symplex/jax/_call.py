@@ -3,6 +3,7 @@ reverse mode, both of which make further programs."""
 from __future__ import annotations
 
 import functools
+import math
 import warnings
 from typing import Any, Callable, Sequence
 
@@ -15,12 +16,16 @@ from symplex import _c
 from symplex._compile import compile
 from symplex._errors import CompileError, InputError, LimitExceeded, Unimplemented
 from symplex._module import Module
+from symplex.jax import _keys
 from symplex.jax._emit import Unsupported
 from symplex.jax._lower import lower
+import symplex.jax._random  # noqa: F401
 from symplex.jax._parts import split
 
 _TARGET = "symplex_module"
 _REASONS_MAX = 6
+# Of more, XLA draws ten times as fast: it has shifts, and keeps the words in registers.
+_RANDOM_MAX = 1 << 16
 _modules: dict[Any, tuple[Module, int]] = {}  # by text and options; they stay, as executables call them
 
 
@@ -29,6 +34,7 @@ class Options:
 
     def __init__(self, name: str, strict: bool, compiling: dict[str, Any]) -> None:
         self.name, self.strict, self.compiling = name, strict, compiling
+        self.random_max = math.inf if strict else _RANDOM_MAX
         self._told: set[str] = set()
 
     def tell(self, reasons: Sequence[str], part: bool) -> None:
@@ -56,12 +62,12 @@ class Program:
         self.text: str | None = None
         self._by_xla: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
         try:
-            self.text = lower(jaxpr) if jaxpr.out_avals else None
+            self.text = lower(jaxpr, options.random_max) if jaxpr.out_avals else None
         except Unsupported:
             self._split()
 
     def _split(self) -> None:
-        whole = split(self.jaxpr)
+        whole = split(self.jaxpr, self.options.random_max)
         known = any(part.known for part in whole.parts)
         self.options.tell(whole.reasons, known)
         if known:
@@ -122,7 +128,8 @@ def _lowering(ctx: Any, *operands: Any, program: Program) -> Any:
         return mlir.lower_fun(core.jaxpr_as_fun(program.jaxpr), multiple_results=True)(ctx, *operands)
     used = [int(tensor.name[len("x"):]) for tensor in module.inputs]
     made = [int(tensor.name[len("out"):]) for tensor in module.outputs]  # a module has an order of its own
-    inner = ctx.replace(avals_in=[ctx.avals_in[i] for i in used], avals_out=[ctx.avals_out[i] for i in made])
+    inner = ctx.replace(avals_in=[_keys.words(ctx.avals_in[i]) for i in used],
+                        avals_out=[_keys.words(ctx.avals_out[i]) for i in made])
     results = jax.ffi.ffi_lowering(target)(inner, *[operands[i] for i in used], module=np.int64(number))
     return [results[made.index(i)] for i in range(len(made))]
 
@@ -145,7 +152,7 @@ batching.primitive_batchers[call_p] = _batched
 
 # ---- reverse mode: a program that also gives what the backward one needs, and the backward one ----
 def _is_real(aval: Any) -> bool:
-    return np.dtype(aval.dtype).kind not in "iub"
+    return not _keys.is_key(aval) and np.dtype(aval.dtype).kind not in "iub"
 
 
 class _Pair:

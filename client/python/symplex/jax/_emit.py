@@ -1,6 +1,7 @@
 """The text of a program (docs/IR.md) while it is written: values have a name, an element type and a shape."""
 from __future__ import annotations
 
+import math
 from typing import Any, Iterable, NamedTuple, Sequence
 
 import numpy as np
@@ -47,11 +48,16 @@ def ints(values: Iterable[Any]) -> str:
 
 
 class Emitter:
-    """A program, or one inside of another. Names count on through all of them."""
+    """A program, or one inside of another. Names count on through all of them. `random_max`: more random numbers than
+    that are Unsupported."""
 
-    def __init__(self, outer: "Emitter | None" = None) -> None:
+    def __init__(self, outer: "Emitter | None" = None, random_max: float = math.inf) -> None:
+        self.random_max = outer.random_max if outer is not None else random_max
         self._lines: list[str] = []
         self._count: list[int] = outer._count if outer is not None else [0]
+        # What is known of uint32, by name: a number that it is below; the fraction of which it is the bits of 1 to 2.
+        self.below: dict[str, int] = {}
+        self.fraction: dict[str, Value] = {}
 
     def _name(self) -> str:
         self._count[0] += 1

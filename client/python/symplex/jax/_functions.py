@@ -15,18 +15,19 @@ from symplex.jax._emit import Emitter, Unsupported, Value
 Build = Callable[..., Tracer]
 
 
-def written(e: Emitter, build: Build, *x: Value) -> Value:
-    """What `build` makes of traced arrays, in the program of `e`."""
+def written(e: Emitter, build: Callable[..., Any], *x: Value) -> Any:
+    """What `build` makes of traced arrays, in the program of `e`: a value, or a list of several."""
     with Graph() as graph:
         inputs = [graph.parameter(v.dtype, v.shape) for v in x]
-        graph.outputs = [build(*inputs)]
+        made = build(*inputs)
+        graph.outputs = [made] if isinstance(made, Tracer) else list(made)
     known = {id(traced): v for traced, v in zip(inputs, x)}
     for node in graph.needed():
         attributes = ", ".join(f"{key} = {attribute_text(v)}" for key, v in node.attributes.items())
-        made = e.emit_many(node.operation, [known[id(i)] for i in node.inputs], attributes,
-                           [(r.dtype, r.shape) for r in node.results])
-        known.update((id(r), v) for r, v in zip(node.results, made))
-    return known[id(graph.outputs[0])]
+        values = e.emit_many(node.operation, [known[id(i)] for i in node.inputs], attributes,
+                             [(r.dtype, r.shape) for r in node.results])
+        known.update((id(r), v) for r, v in zip(node.results, values))
+    return known[id(made)] if isinstance(made, Tracer) else [known[id(v)] for v in graph.outputs]
 
 
 def _number(x: Tracer, given: float) -> Tracer:

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 from jax.extend import core
 
-from symplex.jax import _functions, _index
+from symplex.jax import _functions, _index, _keys
 from symplex.jax._emit import Emitter, Unsupported, Value, ints
 
 _ROUNDS_MAX = (1 << 31) - 1
@@ -17,7 +17,7 @@ Handler = Callable[..., Any]
 HANDLERS: dict[str, Handler] = {}
 
 
-def _handles(*names: str) -> Callable[[Handler], Handler]:
+def handles(*names: str) -> Callable[[Handler], Handler]:
     def add(function: Handler) -> Handler:
         for name in names:
             HANDLERS[name] = function
@@ -26,15 +26,20 @@ def _handles(*names: str) -> Callable[[Handler], Handler]:
 
 
 # ---- programs ----
-def lower(jaxpr: core.ClosedJaxpr) -> str:
+def lower(jaxpr: core.ClosedJaxpr, random_max: float = math.inf) -> str:
     """The program: parameters x0, x1, ... are the inputs of the jaxpr, out0, out1, ... its results. Raises Unsupported,
-    with the primitive's name."""
-    if any(v.aval.dtype == np.uint32 for v in (*jaxpr.jaxpr.invars, *jaxpr.jaxpr.outvars)):
-        raise Unsupported("elements of uint32")  # at the interface they are no i64
-    e = Emitter()
-    inputs = [e.parameter(f"x{i}", v.aval.dtype, v.aval.shape) for i, v in enumerate(jaxpr.jaxpr.invars)]
+    with the primitive's name, also where more random numbers than `random_max` are drawn at once."""
+    e = Emitter(random_max=random_max)
+    types = [_keys.words(v.aval) for v in jaxpr.jaxpr.invars]
+    inputs = [e.convert(e.parameter(f"x{i}", _outside(t.dtype), t.shape), t.dtype) for i, t in enumerate(types)]
     constants = [e.constant(np.asarray(c), c.dtype) for c in jaxpr.consts]
-    return e.program(_walk(e, jaxpr.jaxpr, constants, inputs))
+    made = _walk(e, jaxpr.jaxpr, constants, inputs)
+    return e.program([e.convert(v, _outside(v.dtype)) for v in made])
+
+
+def _outside(dtype: Any) -> Any:
+    """At the interface the bits of uint32 are those of int32."""
+    return np.dtype(np.int32) if dtype == np.uint32 else dtype
 
 
 def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[Value]) -> list[Value]:
@@ -51,13 +56,14 @@ def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[V
         handler = HANDLERS.get(name)
         if handler is None:
             raise Unsupported(f"the primitive {name}")
-        if name not in _UNSIGNED and any(v.aval.dtype == np.uint32 for v in (*eqn.invars, *eqn.outvars)):
+        outvars, eqn = eqn.outvars, _keys.of_words(eqn, _CALLS)
+        if name not in UNSIGNED and any(v.aval.dtype == np.uint32 for v in (*eqn.invars, *eqn.outvars)):
             raise Unsupported(f"{name}: elements of uint32")
         try:
             results = handler(e, eqn, *[read(atom) for atom in eqn.invars])
         except Unsupported as error:
             raise error if name in _CALLS else Unsupported(f"{name}: {error}") from None
-        values.update(zip(eqn.outvars, results if isinstance(results, list) else [results]))
+        values.update(zip(outvars, results if isinstance(results, list) else [results]))
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -77,7 +83,7 @@ def _closed(jaxpr: Any) -> tuple[Any, Sequence[Any]]:
     return (jaxpr.jaxpr, jaxpr.consts) if isinstance(jaxpr, core.ClosedJaxpr) else (jaxpr, ())
 
 
-def _inside(e: Emitter, jaxpr: Any, inputs: Sequence[Value]) -> list[Value]:
+def inside(e: Emitter, jaxpr: Any, inputs: Sequence[Value]) -> list[Value]:
     inner, consts = _closed(jaxpr)
     return _walk(e, inner, [e.constant(np.asarray(c), c.dtype) for c in consts], inputs)
 
@@ -94,31 +100,32 @@ def closed_call(eqn: Any) -> core.ClosedJaxpr | None:
     return None if jaxpr is None else core.ClosedJaxpr(*_closed(jaxpr))
 
 
-@_handles(*_CALLS)
+@handles(*_CALLS)
 def _call(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     jaxpr = closed_call(eqn)
     if jaxpr is None:
         raise Unsupported("a call without a program")
-    return _inside(e, jaxpr, x)
+    return inside(e, jaxpr, x)
 
 
-@_handles("symplex")
+@handles("symplex")
 def _own(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
-    return _inside(e, eqn.params["program"].jaxpr, x)
+    return inside(e, eqn.params["program"].jaxpr, x)
 
 
-@_handles("stop_gradient", "copy", "copy_p", "name", "optimization_barrier", "device_put", "sharding_constraint",
+@handles("stop_gradient", "copy", "copy_p", "name", "optimization_barrier", "device_put", "sharding_constraint",
           "pvary")
 def _same(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     return list(x)
 
 
-# With elements of uint32 (`Emitter.wrapped`). Not those of which random bits are made, shifts and exclusive or, which
-# XLA has instructions for.
-_UNSIGNED = {*_CALLS, "add", "sub", "mul", "div", "rem", "max", "min", "and", "or", "eq", "ne", "lt", "le", "gt", "ge",
-             "le_to", "lt_to", "convert_element_type", "select_n", "clamp", "broadcast_in_dim", "reshape", "squeeze",
-             "expand_dims", "transpose", "slice", "concatenate", "stack", "iota", "gather", "dynamic_slice",
-             "dynamic_update_slice", "reduce_max", "reduce_min", "stop_gradient", "copy", "scan", "while", "cond"}
+# With elements of uint32 (`Emitter.wrapped`).
+UNSIGNED = {*_CALLS, "symplex", "add", "sub", "mul", "div", "rem", "max", "min", "neg", "and", "or", "xor", "not", "eq",
+            "ne", "lt", "le", "gt", "ge", "le_to", "lt_to", "convert_element_type", "select_n", "clamp",
+            "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "split", "rev", "pad",
+            "concatenate", "stack", "tile", "iota", "gather", "sort", "argmax", "argmin", "dynamic_slice",
+            "dynamic_update_slice", "reduce_sum", "reduce_max", "reduce_min", "stop_gradient", "copy", "copy_p",
+            "device_put", "optimization_barrier", "scan", "while", "cond"}
 
 
 # ---- element by element ----
@@ -145,12 +152,12 @@ for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     HANDLERS[_name] = _elementwise("compare", f"direction = {_name}")
 
 
-@_handles("square")
+@handles("square")
 def _square(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.like("multiply", x, x)
 
 
-@_handles("integer_pow")
+@handles("integer_pow")
 def _integer_pow(e: Emitter, eqn: Any, x: Value) -> Value:
     """By squaring, as XLA does."""
     power = abs(eqn.params["y"])
@@ -165,19 +172,19 @@ def _integer_pow(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.like("divide", one, made) if eqn.params["y"] < 0 else made
 
 
-@_handles("pow")
+@handles("pow")
 def _pow(e: Emitter, eqn: Any, x: Value, y: Value) -> Value:
     if x.dtype.kind in "iub":
         raise Unsupported(f"powers of {x.dtype}")
     return e.like("power", *_alike(e, eqn, (x, e.convert(y, x.dtype))))
 
 
-@_handles("exp2")
+@handles("exp2")
 def _exp2(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.like("power", e.constant(2, x.dtype, x.shape), x)
 
 
-@_handles("tan")
+@handles("tan")
 def _tan(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.like("divide", e.like("sine", x), e.like("cosine", x))
 
@@ -190,7 +197,7 @@ def _compare(e: Emitter, x: Value, direction: str, y: Value) -> Value:
     return e.like("compare", x, y, attributes=f"direction = {direction}", dtype=bool)
 
 
-@_handles("le_to", "lt_to")
+@handles("le_to", "lt_to")
 def _in_total_order(e: Emitter, eqn: Any, x: Value, y: Value) -> Value:
     """-0 is before 0, NaN behind all numbers; the sign of a NaN is not seen."""
     direction = eqn.primitive.name.removesuffix("_to")
@@ -207,7 +214,7 @@ def _in_total_order(e: Emitter, eqn: Any, x: Value, y: Value) -> Value:
     return e.like("or", made, last)
 
 
-@_handles("expm1")
+@handles("expm1")
 def _expm1(e: Emitter, eqn: Any, x: Value) -> Value:
     """Near zero 2 t / (1 - t) of t = tanh(x / 2), where e^x - 1 would cancel."""
     def number(value: float) -> Value:
@@ -218,7 +225,7 @@ def _expm1(e: Emitter, eqn: Any, x: Value) -> Value:
                    e.like("subtract", e.like("exponential", x), number(1)))
 
 
-@_handles("log1p")
+@handles("log1p")
 def _log1p(e: Emitter, eqn: Any, x: Value) -> Value:
     """log(u) x / (u - 1) of u = 1 + x: what is lost in u is lost in both (Kahan; Goldberg 1991, theorem 4)."""
     one = e.constant(1, x.dtype, x.shape)
@@ -236,7 +243,7 @@ _ERFC = (-1.26551223, 1.00002368, 0.37409196, 0.09678418, -0.18628806, 0.2788680
          0.17087277)
 
 
-@_handles("erfc")
+@handles("erfc")
 def _erfc(e: Emitter, eqn: Any, x: Value) -> Value:
     """1 - erf below one half, where nothing cancels."""
     if x.dtype == np.float64:
@@ -268,7 +275,7 @@ HANDLERS.update({name: _composed(build, True) for name, build in _functions.REAL
 HANDLERS.update({name: _composed(build, False) for name, build in _functions.WHOLE.items()})
 
 
-@_handles("round")
+@handles("round")
 def _round(e: Emitter, eqn: Any, x: Value) -> Value:
     if int(eqn.params["rounding_method"]) == 1:
         return e.like("round_nearest_even", x)
@@ -279,17 +286,17 @@ def _round(e: Emitter, eqn: Any, x: Value) -> Value:
     return _select(e, _compare(e, x, "lt", e.constant(0, x.dtype, x.shape)), e.like("negate", made), made)
 
 
-@_handles("is_finite")
+@handles("is_finite")
 def _is_finite(e: Emitter, eqn: Any, x: Value) -> Value:
     return _compare(e, e.like("abs", x), "lt", e.constant(math.inf, x.dtype, x.shape))
 
 
-@_handles("convert_element_type")
+@handles("convert_element_type")
 def _convert(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.convert(x, eqn.outvars[0].aval.dtype)
 
 
-@_handles("select_n")
+@handles("select_n")
 def _select_n(e: Emitter, eqn: Any, which: Value, *cases: Value) -> Value:
     if len(cases) != 2:
         raise Unsupported(f"a choice of {len(cases)}")
@@ -297,35 +304,35 @@ def _select_n(e: Emitter, eqn: Any, which: Value, *cases: Value) -> Value:
     return _select(e, which, yes, no)
 
 
-@_handles("clamp")
+@handles("clamp")
 def _clamp(e: Emitter, eqn: Any, low: Value, x: Value, high: Value) -> Value:
     low, x, high = _alike(e, eqn, (low, x, high))
     return e.like("minimum", e.like("maximum", x, low), high)
 
 
 # ---- shapes ----
-@_handles("broadcast_in_dim")
+@handles("broadcast_in_dim")
 def _broadcast(e: Emitter, eqn: Any, x: Value, *dynamic: Value) -> Value:
     return e.broadcast(x, eqn.params["shape"], eqn.params["broadcast_dimensions"])
 
 
-@_handles("reshape", "squeeze", "expand_dims")
+@handles("reshape", "squeeze", "expand_dims")
 def _reshape(e: Emitter, eqn: Any, x: Value, *dynamic: Value) -> Value:
     return e.reshape(x, eqn.outvars[0].aval.shape)
 
 
-@_handles("transpose")
+@handles("transpose")
 def _transpose(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.transpose(x, eqn.params["permutation"])
 
 
-@_handles("slice")
+@handles("slice")
 def _slice(e: Emitter, eqn: Any, x: Value) -> Value:
     p = eqn.params
     return e.slice(x, p["start_indices"], p["limit_indices"], p["strides"] or (1,) * len(x.shape))
 
 
-@_handles("split")
+@handles("split")
 def _split(e: Emitter, eqn: Any, x: Value) -> list[Value]:
     axis, at, parts = eqn.params["axis"], 0, []
     for size in eqn.params["sizes"]:
@@ -336,7 +343,7 @@ def _split(e: Emitter, eqn: Any, x: Value) -> list[Value]:
     return parts
 
 
-@_handles("concatenate")
+@handles("concatenate")
 def _concatenate(e: Emitter, eqn: Any, *x: Value) -> Value:
     aval = eqn.outvars[0].aval
     if len(x) > 64:
@@ -344,7 +351,7 @@ def _concatenate(e: Emitter, eqn: Any, *x: Value) -> Value:
     return e.emit("concatenate", x, f"axis = {eqn.params['dimension']}", aval.dtype, aval.shape)
 
 
-@_handles("stack")
+@handles("stack")
 def _stack(e: Emitter, eqn: Any, *x: Value) -> Value:
     axis, aval = eqn.params["axis"], eqn.outvars[0].aval
     if len(x) > 64:
@@ -353,7 +360,7 @@ def _stack(e: Emitter, eqn: Any, *x: Value) -> Value:
     return e.emit("concatenate", [e.reshape(v, one) for v in x], f"axis = {axis}", aval.dtype, aval.shape)
 
 
-@_handles("tile")
+@handles("tile")
 def _tile(e: Emitter, eqn: Any, x: Value) -> Value:
     """Each dimension behind one of the repetitions."""
     shape = eqn.outvars[0].aval.shape
@@ -364,7 +371,7 @@ def _tile(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.reshape(e.broadcast(x, wide, range(1, len(wide), 2)), shape)
 
 
-@_handles("pad")
+@handles("pad")
 def _pad(e: Emitter, eqn: Any, x: Value, value: Value) -> Value:
     low, high, interior = zip(*eqn.params["padding_config"]) if x.shape else ((), (), ())
     if not x.shape:
@@ -373,20 +380,20 @@ def _pad(e: Emitter, eqn: Any, x: Value, value: Value) -> Value:
                   eqn.outvars[0].aval.shape)
 
 
-@_handles("rev")
+@handles("rev")
 def _rev(e: Emitter, eqn: Any, x: Value) -> Value:
     dims = sorted(eqn.params["dimensions"])
     return e.emit("reverse", (x,), f"dims = {ints(dims)}", x.dtype, x.shape) if dims else x
 
 
-@_handles("empty", "empty2")
+@handles("empty", "empty2")
 def _empty(e: Emitter, eqn: Any, *dynamic: Value) -> Value:
     """Nobody reads it before it is written; zeros."""
     aval = eqn.outvars[0].aval
     return e.constant(0, aval.dtype, aval.shape)
 
 
-@_handles("iota")
+@handles("iota")
 def _iota(e: Emitter, eqn: Any, *dynamic: Value) -> Value:
     p = eqn.params
     return e.emit("iota", (), f"axis = {p['dimension']}", p["dtype"], p["shape"])
@@ -397,7 +404,8 @@ def _reduction(reducer: str) -> Handler:
     def handler(e: Emitter, eqn: Any, x: Value) -> Value:
         axes = sorted(eqn.params["axes"])
         shape = [n for d, n in enumerate(x.shape) if d not in axes]
-        return e.emit("reduce", (x,), f"dims = {ints(axes)}, reducer = {reducer}", x.dtype, shape) if axes else x
+        return e.wrapped(e.emit("reduce", (x,), f"dims = {ints(axes)}, reducer = {reducer}", x.dtype,
+                                shape)) if axes else x
     return handler
 
 
@@ -406,7 +414,7 @@ for _name, _operation in {"reduce_sum": "add", "reduce_prod": "multiply", "reduc
     HANDLERS[_name] = _reduction(_operation)
 
 
-@_handles("argmax", "argmin")
+@handles("argmax", "argmin")
 def _arg(e: Emitter, eqn: Any, x: Value) -> Value:
     """A sort with one place. NaN comes first, and that is where a sort from the largest on has it."""
     (axis,), dtype = eqn.params["axes"], eqn.params["index_dtype"]
@@ -422,7 +430,7 @@ def _arg(e: Emitter, eqn: Any, x: Value) -> Value:
     return e.convert(e.reshape(index, [n for d, n in enumerate(x.shape) if d != axis]), dtype)
 
 
-@_handles("sort")
+@handles("sort")
 def _sort(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     p = eqn.params
     axis = p["dimension"]
@@ -437,7 +445,7 @@ def _sort(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     return [first] + [_index.along(e, v, index, axis) for v in x[1:]]
 
 
-@_handles("top_k")
+@handles("top_k")
 def _top_k(e: Emitter, eqn: Any, x: Value) -> list[Value]:
     axis = eqn.params.get("axis", len(x.shape) - 1) % len(x.shape)
     k = eqn.params["k"]
@@ -477,7 +485,7 @@ for _name, _operation in {"cumsum": "add", "cumprod": "multiply", "cummax": "max
 
 
 # ---- products ----
-@_handles("dot_general")
+@handles("dot_general")
 def _dot_general(e: Emitter, eqn: Any, a: Value, b: Value) -> Value:
     (left, right), (left_batch, right_batch) = eqn.params["dimension_numbers"]
     dtype = np.dtype(eqn.params["preferred_element_type"] or eqn.outvars[0].aval.dtype)
@@ -489,7 +497,7 @@ def _dot_general(e: Emitter, eqn: Any, a: Value, b: Value) -> Value:
     return e.convert(made, eqn.outvars[0].aval.dtype)
 
 
-@_handles("conv_general_dilated")
+@handles("conv_general_dilated")
 def _convolution(e: Emitter, eqn: Any, x: Value, w: Value) -> Value:
     p = eqn.params
     if p["batch_group_count"] != 1:
@@ -530,7 +538,7 @@ for _name, _operation in {"reduce_window_sum": "add", "reduce_window_max": "maxi
     HANDLERS[_name] = _windows(_operation)
 
 
-@_handles("select_and_scatter_add")
+@handles("select_and_scatter_add")
 def _select_and_scatter_add(e: Emitter, eqn: Any, source: Value, x: Value) -> Value:
     """Each place of the window in turn: where it holds the extreme, and none before it did, it gets the source."""
     p = eqn.params
@@ -562,12 +570,12 @@ def _select_and_scatter_add(e: Emitter, eqn: Any, source: Value, x: Value) -> Va
 
 
 # ---- places that are operands ----
-@_handles("gather")
+@handles("gather")
 def _gather(e: Emitter, eqn: Any, x: Value, indices: Value) -> Value:
     return _index.gather(e, eqn.params, eqn.outvars[0].aval, x, indices)
 
 
-@_handles("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-min", "scatter_min",
+@handles("scatter", "scatter-add", "scatter_add", "scatter-mul", "scatter_mul", "scatter-min", "scatter_min",
           "scatter-max", "scatter_max")
 def _scatter(e: Emitter, eqn: Any, x: Value, indices: Value, updates: Value) -> Value:
     reducer = {"scatter": "set", "add": "add", "mul": "multiply", "min": "minimum", "max": "maximum"}[
@@ -575,20 +583,20 @@ def _scatter(e: Emitter, eqn: Any, x: Value, indices: Value, updates: Value) -> 
     return _index.scatter(e, eqn.params, reducer, x, indices, updates)
 
 
-@_handles("dynamic_slice")
+@handles("dynamic_slice")
 def _dynamic_slice(e: Emitter, eqn: Any, x: Value, *starts: Value) -> Value:
     sizes = eqn.params["slice_sizes"]
     if not sizes:
         return x
     return e.emit("dynamic_slice", (x, *starts), f"dims = {ints(range(len(sizes)))}, sizes = {ints(sizes)}", x.dtype,
-                  sizes)
+                  eqn.outvars[0].aval.shape)
 
 
-@_handles("dynamic_update_slice")
+@handles("dynamic_update_slice")
 def _dynamic_update_slice(e: Emitter, eqn: Any, x: Value, update: Value, *starts: Value) -> Value:
-    if not x.shape:
+    if not starts:
         return update
-    return e.emit("dynamic_update_slice", (x, update, *starts), f"dims = {ints(range(len(x.shape)))}", x.dtype, x.shape)
+    return e.emit("dynamic_update_slice", (x, update, *starts), f"dims = {ints(range(len(starts)))}", x.dtype, x.shape)
 
 
 # ---- regions ----
@@ -596,7 +604,7 @@ def _types(avals: Sequence[Any]) -> list[tuple[Any, tuple[int, ...]]]:
     return [(aval.dtype, aval.shape) for aval in avals]
 
 
-@_handles("scan")
+@handles("scan")
 def _scan(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     p = eqn.params
     jaxpr, consts = _closed(p["jaxpr"])
@@ -622,7 +630,7 @@ def _scan(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     return results[:len(carried)] + [turned(v) for v in results[len(carried):]]
 
 
-@_handles("while")
+@handles("while")
 def _while(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     p = eqn.params
     of_condition, of_step = p["cond_nconsts"], p["body_nconsts"]
@@ -632,7 +640,7 @@ def _while(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
         inner = Emitter(e)
         mine = [inner.parameter(f"c{i}", v.dtype, v.shape) for i, v in enumerate(carried)]
         seen = [inner.parameter(f"w{i}", v.dtype, v.shape) for i, v in enumerate(whole)]
-        return inner.body(_inside(inner, jaxpr, [*seen[begin:end], *mine]))
+        return inner.body(inside(inner, jaxpr, [*seen[begin:end], *mine]))
 
     condition = body(p["cond_jaxpr"], 0, of_condition)
     step = body(p["body_jaxpr"], of_condition, of_condition + of_step)
@@ -641,19 +649,19 @@ def _while(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
                        [(v.dtype, v.shape) for v in carried])
 
 
-@_handles("cond")
+@handles("cond")
 def _cond(e: Emitter, eqn: Any, which: Value, *x: Value) -> list[Value]:
     """Of more than two branches the first is chosen at 0 and below, the others by a choice inside of it."""
     types = _types([v.aval for v in eqn.outvars])
 
     def choose(e: Emitter, branches: Sequence[Any], which: Value, x: Sequence[Value], skipped: int) -> list[Value]:
         if len(branches) == 1:
-            return _inside(e, branches[0], x)
+            return inside(e, branches[0], x)
         later = e.like("compare", e.convert(which, np.int32), e.constant(skipped, np.int32),
                        attributes="direction = gt", dtype=bool)
         first, others = Emitter(e), Emitter(e)
         seen = [first.parameter(f"p{i}", v.dtype, v.shape) for i, v in enumerate((which, *x))]
-        no = first.body(_inside(first, branches[0], seen[1:]))
+        no = first.body(inside(first, branches[0], seen[1:]))
         seen = [others.parameter(f"p{i}", v.dtype, v.shape) for i, v in enumerate((which, *x))]
         yes = others.body(choose(others, branches[1:], seen[0], seen[1:], skipped + 1))
         return e.emit_many("cond", (later, which, *x), f"then = {yes}, otherwise = {no}", types)
