@@ -103,16 +103,14 @@ START_TEST(test_impossible_products)
 }
 END_TEST
 
-/* y of 3 n k + k k - 1: each row gives its part. */
+/* y of n n + 3 n k - 1: each row gives its part. */
 START_TEST(test_sums_of_products)
 {
     sx_module module;
     E(4) = E(2);
-    E(1).scale = 3;
-    E(2) = E(1);
-    E(2).symbol = 1;
-    E(2).scale = 1;
-    E(3) = E(2);
+    E(2) = E(3) = E(1);
+    E(1).other = 0;
+    E(2).scale = 3;
     E(3).symbol = E(3).other = SX_MODULE_NONE;
     E(3).scale = -1;
     tables.extents = 5;
@@ -129,8 +127,8 @@ START_TEST(test_sums_of_products)
         const sx_module_extent *row =
             sx_module_extents_of(&module, SX_EXTENT_TENSOR, SX_GEN_Y, &count);
         ck_assert_uint_eq(count, 3);
-        ck_assert_int_eq(sx_module_extent_of(&row[0], value), 3 * n * k);
-        ck_assert_int_eq(sx_module_extent_of(&row[1], value), k * k);
+        ck_assert_int_eq(sx_module_extent_of(&row[0], value), n * n);
+        ck_assert_int_eq(sx_module_extent_of(&row[1], value), 3 * n * k);
         ck_assert_int_eq(sx_module_extent_of(&row[2], value), -1);
     }
 }
