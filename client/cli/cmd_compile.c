@@ -267,7 +267,23 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
     return SX_OK;
 }
 
-/* What the record says that nobody should overlook. */
+/* How many rows from `first` on say of the same thing that it was not compared; 0: a row before them says so. */
+static uint64_t absent_count(const sx_module *module, uint64_t first)
+{
+    uint64_t count = 0;
+    sx_span name = sx_module_string(module, module->check[first].name);
+    for (uint64_t i = 0; i < module->check_count; i++) {
+        sx_span other = sx_module_string(module, module->check[i].name);
+        bool same = module->check[i].passed == SX_CHECK_ABSENT && sx_span_equal(name, other);
+        if (same && i < first) {
+            return 0;
+        }
+        count += same ? 1 : 0;
+    }
+    return count;
+}
+
+/* What the record says that nobody should overlook; what it says of several extents is said once. */
 static sx_code warn(sxc_cli *cli, sx_span bytes)
 {
     sxc_module_file file = {.mapping = NULL};
@@ -275,12 +291,15 @@ static sx_code warn(sxc_cli *cli, sx_span bytes)
     for (uint64_t i = 0; code == SX_OK && i < file.module.check_count; i++) {
         const sx_module_check *check = &file.module.check[i];
         sx_span name = sx_module_string(&file.module, check->name);
+        uint64_t absent = check->passed == SX_CHECK_ABSENT ? absent_count(&file.module, i) : 0;
         if (check->passed == SX_CHECK_IMPRECISE) {
             (void)fprintf(stderr, "warning: imprecise: %.*s (error %.1e)\n", (int)name.len,
                           (const char *)name.ptr, check->error);
-        } else if (check->passed == SX_CHECK_ABSENT) {
-            (void)fprintf(stderr, "warning: not compared: %.*s\n", (int)name.len,
+        } else if (absent > 0) {
+            (void)fprintf(stderr, "warning: not compared: %.*s", (int)name.len,
                           (const char *)name.ptr);
+            (void)fprintf(stderr, absent > 1 ? " (%llu times)\n" : "\n",
+                          (unsigned long long)absent);
         }
     }
     sxc_module_file_close(&file);

@@ -5,6 +5,7 @@
 
 #include "client/cli/cmd_module.h"
 #include "client/cli/cubins.h"
+#include "client/cli/differences.h"
 #include "client/cli/estimate.h"
 #include "client/cli/layers.h"
 #include "client/cli/machine.h"
@@ -51,6 +52,14 @@ static void put_variants(screen *s)
         sxc_put_plain(s->out, text_of(s, variant->name));
         sx_buf_print(s->out, ": %s a run, floor %s%s\n", cost, floor,
                      v == 0 ? "; what follows is of this one" : "");
+        size_t begin = s->out->len;
+        if (v > 0) {
+            sx_buf_put_text(s->out, "             ");
+            size_t indented = s->out->len;
+            sxc_put_difference(s->module, v - 1, v, s->out);
+            sx_buf_put_text(s->out, "\n");
+            s->out->len = s->out->len == indented + 1 ? begin : s->out->len; /* nothing differs */
+        }
     }
 }
 

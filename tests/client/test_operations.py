@@ -6,6 +6,7 @@ import json
 import math
 import os
 import pathlib
+import re
 import shlex
 import subprocess
 import sys
@@ -261,6 +262,22 @@ def test_gpu_targets():
     checked("--gemm", "9x16x24", "--dtype", "i8", "--epilogue", "bias,relu", "--target", "rtx4090")
     for layout in ("nt", "tn", "tt"):
         checked("--gemm", "9x16x24", "--dtype", "bf16", "--layout", layout, "--batch", "2", "--target", "rtx3090")
+
+
+def test_explain_says_what_variants_differ_in():
+    """The first words in which the schedules of both variants' kernels differ."""
+    module = TMP / "apart.sxm"
+    operation = ["--gemm", "Mx64x64,weights", "--dtype", "f32", "--target", "h100", "--assembler", "none",
+                 "--no-daemon", "-o", module]
+    sx("compile", *operation, "--dim", "M=8,640")
+    plans = [kernel["plan"] for kernel in json.loads(sx("explain", "--json", module).stdout)["kernels"]]
+    words = [[w for w in re.split("[ ,()]+", plan) if w] for plan in plans]
+    assert len(words) == 2, plans
+    old, new = next((a, b) for a, b in zip(*words) if a != b)
+    said = sx("explain", module).stdout
+    assert f"is of another kernel than in M=8: dot_2 has {new} in its schedule, not {old}\n" in said, said
+    sx("compile", *operation, "--dim", "M=8")
+    assert "of another kernel" not in sx("explain", module).stdout
 
 
 def test_matrix_instructions_of_every_layout():

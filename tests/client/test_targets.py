@@ -104,6 +104,18 @@ def to_the_end(folder, target):
         assert len(whole) == (1 if left_out == 0 else 0) and said["seed"] == 1, said
 
 
+def warned_once(folder, target):
+    """What the record says of each extent of an interval is one warning, that says how often."""
+    source, module = (os.path.join(folder, name) for name in ("tall.sx", "tall.sxm"))
+    with open(source, "w") as file:
+        wide = WIDE.replace('"wide" ()', '"tall" (n in [1, 4096])')
+        file.write(wide.replace("320, 1024", "n, 1024").replace("320, 320", "n, 320").replace("320", "512"))
+    said = client("compile", source, "--no-daemon", "--target", target, "--dim", "n=512..528", "-o", module,
+                  hidden="none")
+    warnings = [line for line in said.splitlines() if line.startswith("warning: ")]
+    assert len(warnings) == 1 and warnings[0].endswith("a part only (3 times)"), said
+
+
 def refused(module, target):
     said = client("run", module, "--random", "1", hidden=BELOW[target], expect=None)
     wanted = [f"module is for {target}", "this processor executes", "doctor"]
@@ -182,6 +194,8 @@ def main():
             refused(module, target)
             several(folder, target)
             to_the_end(folder, target)
+            if target == "x86-64-v4":
+                warned_once(folder, target)
     wrong_lists()
     print("ok")
     return 0
