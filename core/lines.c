@@ -204,7 +204,7 @@ sx_code sx_lines_make(sx_ctx *cx, const sx_reading *reading, uint32_t count, int
 
 /* ---- which kernels lie on a line ---- */
 
-#define PICKS 7u
+#define PICKS 9u
 
 /* Members first .. last - 1 of a line. */
 typedef struct {
@@ -248,9 +248,16 @@ static sx_code lower_member(walking *w, uint32_t member, sx_kernel **kernel)
 /* Do the kernels of a stretch lie on a line, as far as they are looked at? */
 static sx_code look(walking *w, stretch s, const uint32_t early[2], bool *fits)
 {
-    const uint32_t pick[PICKS] = {
-        s.first,  s.last - 1, s.first + 1, s.last - 2, s.first + (s.last - s.first) / 2,
-        early[0], early[1]};
+    uint32_t count = s.last - s.first;
+    const uint32_t pick[PICKS] = {s.first,
+                                  s.last - 1,
+                                  s.first + 1,
+                                  s.last - 2,
+                                  s.first + count / 2,
+                                  s.first + count / 3,
+                                  s.last - 1 - count / 5,
+                                  early[0],
+                                  early[1]};
     sx_on_line end[2];
     *fits = true;
     for (uint32_t k = 0; k < PICKS && *fits; k++) {

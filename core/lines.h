@@ -48,7 +48,7 @@ typedef struct {
     void *self;
     sx_code (*lower)(void *self, sx_ctx *cx, const sx_reading *reading, sx_kernel **kernel);
 } sx_line_lowering;
-/* Sets the ways of a line's readings, [reading]. Kernels are lowered at both ends of it, beside these, in the middle,
+/* Sets the ways of a line's readings, [reading]. Kernels are lowered at both ends of it, beside these, in between,
  * and for the two earliest points; where they have the same structure and all numbers lie on a line, so do those of
  * the others. Where not, either half is looked at for itself.
  *   memory   what cx's arena has is given up
