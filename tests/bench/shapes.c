@@ -45,8 +45,29 @@ sx_code sx_bench_shapes_read(sx_ctx *cx, const char *path, sx_bench_shape *shape
     return code;
 }
 
+/* Sums of rows or of columns, which are no operation of the command line. */
+static bool put_reduction(const sx_bench_shape *shape, sx_buf *text)
+{
+    char along[8];
+    long long m, n;
+    if (sscanf(shape->operation, "reduce:%7[a-z]:%lldx%lld", along, &m, &n) != 3) {
+        return false;
+    }
+    bool rows = strcmp(along, "rows") == 0;
+    sx_buf_print(
+        text,
+        "sx 1\ngraph \"reduce\" () {\n%%x = parameter {name = \"x\", weight = 0} : %s[%lld, %lld]\n"
+        "%%y = reduce(%%x) {dims = [%d], reducer = add} : %s[%lld]\n"
+        "return %%y as \"y\"\n}\n",
+        shape->dtype, m, n, rows ? 1 : 0, shape->dtype, rows ? m : n);
+    return rows || strcmp(along, "columns") == 0;
+}
+
 sx_code sx_bench_shape_text(sx_ctx *cx, const sx_bench_shape *shape, sx_buf *text)
 {
+    if (put_reduction(shape, text)) {
+        return SX_OK;
+    }
     sxc_operation operation = {.dtype = shape->dtype,
                                .layout = shape->layout[0] != '-' ? shape->layout : NULL};
     const char *colon = strchr(shape->operation, ':');
@@ -98,6 +119,9 @@ sx_code sx_bench_shape_work(sx_ctx *cx, const sx_bench_shape *shape, sx_bench_wo
                sscanf(o, "norm:%*[a-z]:%lfx%lf", &x[0], &x[1]) == 2) {
         work->flops = 2 * x[0] * x[1];
         work->bytes = element * 2 * x[0] * x[1];
+    } else if (sscanf(o, "reduce:%*[a-z]:%lfx%lf", &x[0], &x[1]) == 2) {
+        work->flops = x[0] * x[1];
+        work->bytes = element * (x[0] * x[1] + (strncmp(o, "reduce:rows", 11) == 0 ? x[0] : x[1]));
     } else if (sscanf(o, "attention:%lfx%lfx%lfx%lf", &x[0], &x[1], &x[2], &x[3]) == 4) {
         attention_work(o, x, element, work);
     } else {

@@ -62,6 +62,16 @@ assert status == 0, error
 row = json.loads(out.splitlines()[0])
 assert abs(row["floor_us"] - 2 * 2 * 4096 * 8192 / device("h100")[0] / 1e3) < 1e-3, row
 
+# Reductions: rows and columns of one matrix, what is read and the sums.
+reductions = os.path.join(SOURCE, "tests/data/shapes/reductions.txt")
+for name, sums in (("rows.bert", 8192), ("columns.bert", 1024)):
+    status, out, error = run("--target", "h100", "--case", "suite-h100", "--shapes", reductions, "--shape", name,
+                             "--json")
+    assert status == 0, error
+    row = json.loads(out.splitlines()[0])
+    floor = 2 * (8192 * 1024 + sums) / device("h100")[0] / 1e3
+    assert abs(row["floor_us"] - floor) < 1e-4 * floor and 0 < row["ratio"] <= 1 and row["kernels"] >= 1, (row, floor)
+
 for plant, text in (("below", "below the floor"), ("spill", "spill")):
     status, out, error = run("--case", "suite-a100", "--shape", "rms.llama3-70b", "--plant", plant)
     assert status == 1 and text in error, (status, error)
