@@ -1,9 +1,8 @@
 /* bench_ablation.c - what level 1 is worth: a network as it came, fused only, with all rules, after a long
- * search, with all rules for its batch as a number (elsewhere it is a symbol), and with all rules but those of one
- * group. All variants are open in one process and take turns, in
- * every round in another order; the model's estimates stand beside the times. A group without which the same
- * program comes out is named and not measured. The network as it came is measured twice, so that a reader
- * sees what noise does.
+ * search, with all rules for its batch as a number (elsewhere it is a symbol), and with all rules but those of
+ * one group. All variants are open in one process and take turns, in every round in another order; the model's
+ * estimates stand beside the times. A group without which the same program comes out is named and not measured.
+ * The network as it came is measured twice, so that a reader sees what noise does.
  *
  * "As it came": every operation is a kernel of its own. Rules without which an operation has no kernel at
  * all stay (`needed`). Inputs and weights are the same memory for all variants. Their outputs are compared:

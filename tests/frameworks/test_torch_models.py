@@ -7,8 +7,8 @@ another order). Tensors are compared one by one: results, every gradient, every 
 With `exact` the bits of a row do not depend on the batch, nor with `batch_invariant`, nor where PyTorch holds the batch
 as a symbol; without any of them a rewrite may be taken for one batch alone.
 
-    test_torch_models.py [NAME ...]     of MODELS (`invariant` is no model but what that option promises); by hand also
-                                        those that symplex-bench measures, as large-gpt2"""
+    test_torch_models.py [NAME ...]     of MODELS, and `invariant`, what that option promises; by hand also those that
+                                        symplex-bench measures, as large-gpt2"""
 import copy
 import os
 import pathlib

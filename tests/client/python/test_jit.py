@@ -207,6 +207,23 @@ def test_the_short_way():
     assert [number(I32, k).dtype for k in (True, 1.0, 1)] == [np.int32, np.float64, np.int32]
 
 
+def test_rows_of_every_batch():
+    """With `batch_invariant` a row has the same bits in every batch; without it this sum is taken in another order for
+    one row."""
+    rng = np.random.default_rng(1)
+    w, b, d, u, x = (rng.uniform(-1, 1, shape).astype(np.float32)
+                     for shape in ((256, 256), (256,), (8, 256), (256, 8), (12, 256)))
+
+    def function(x, w, b, d, u):
+        return x @ w.T + b + (x @ d.T) @ u.T * np.float32(0.5)
+
+    for options, same in (({}, False), ({"batch_invariant": True}, True)):
+        f = jit(function, **options)
+        made = {rows: f(x[:rows].copy(), w, b, d, u) for rows in (12, 1, 3)}
+        assert all(np.array_equal(y, made[12][:rows]) for rows, y in made.items()) == same, options
+        assert np.abs(made[12] - function(x, w, b, d, u)).max() < 1e-4 and len(f.modules) == 3
+
+
 def test_large_arrays_of_a_closure_are_bound():
     """They are weights: as they were when the function was traced, in no program, and work on them is done once."""
     def layer(w, b):
