@@ -478,8 +478,8 @@ sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
     SX_ASSERT(op < SX_OP_COUNT && (child != NULL || arity == 0));
     sx_attr_id id = {0};
     if (attr != NULL) {
-        sx_attr kept = sx_attr_normal(op, attr);
-        SX_TRY(sx_attr_intern(cx, t->attrs, &kept, &id));
+        sx_attr made;
+        SX_TRY(sx_attr_intern(cx, t->attrs, sx_attr_normal(op, attr, &made), &id));
     }
     return sx_tensors_add_interned(cx, t, op, id.i, child, arity, node);
 }

@@ -11,7 +11,6 @@
  * Invariant: since its position in the log a rule gets exactly the matches of which at least one node is new
  * or changed.
  */
-#include <stddef.h>
 #include <string.h>
 
 #include "core/egraph/pattern.h"
@@ -32,8 +31,7 @@ typedef struct {
     bool any_arity;
     bool old;                /* the node must not have changed */
     uint8_t join, join_slot; /* NONE: no such child */
-    uint8_t unused;
-    uint8_t hint; /* of ops */
+    uint8_t hint;
     sx_bits ops;
     double value;
 } at_step;
@@ -105,12 +103,12 @@ typedef struct {
     uint32_t at; /* step of the tree to go on from */
 } planner;
 
-#define STEP_HEAD 12u /* bytes before `hint`: all of them say something */
-_Static_assert(offsetof(at_step, hint) == STEP_HEAD, "what is compared at once");
-
-static inline bool same_step(const at_step *a, const at_step *b)
+static bool same_step(const at_step *a, const at_step *b)
 {
-    return memcmp(a, b, STEP_HEAD) == 0 && sx_bits_equal(&a->ops, &b->ops) &&
+    return a->kind == b->kind && a->from == b->from && a->other == b->other && a->atom == b->atom &&
+           a->out == b->out && a->arity == b->arity && a->slot == b->slot &&
+           a->any_arity == b->any_arity && a->old == b->old && sx_bits_equal(&a->ops, &b->ops) &&
+           a->join == b->join && a->join_slot == b->join_slot &&
            memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
 }
 
@@ -128,8 +126,7 @@ static sx_code follow(planner *p, const at_step *step)
         last = i;
     }
     uint32_t fresh = t->node_count;
-    SX_TRY(
-        sx_region_grow(t->cx, (void **)&t->node, &t->node_capacity, fresh + 1, sizeof(*t->node)));
+    SX_TRY(sx_grow(t->cx, (void **)&t->node, &t->node_capacity, fresh + 1, sizeof(*t->node)));
     t->node[fresh] = (at_node){.step = *step, .child = SX_EG_NONE, .next = SX_EG_NONE};
     t->node_count++;
     if (last != SX_EG_NONE) {
@@ -275,8 +272,8 @@ static sx_code plan(sx_trigger *t, uint32_t rule, uint32_t anchor)
     for (uint32_t place = 1; place < p.atom_count; place++) {
         SX_TRY(bind_next(&p, place));
     }
-    SX_TRY(sx_region_grow(t->cx, (void **)&t->report, &t->report_capacity, t->report_count + 1,
-                          sizeof(*t->report)));
+    SX_TRY(sx_grow(t->cx, (void **)&t->report, &t->report_capacity, t->report_count + 1,
+                   sizeof(*t->report)));
     SX_TRY(follow(&p, &(at_step){.kind = AT_REPORT}));
     at_report *report = &t->report[t->report_count];
     const sx_pattern *right = t->set->rule[rule].right;

@@ -249,11 +249,11 @@ static sx_code copy_attr(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, 
     return SX_OK;
 }
 
-sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id)
+static sx_code intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, uint64_t hash,
+                      sx_attr_id *id)
 {
     SX_ASSERT((attr->present & SX_A(body)) == 0 || attr->body != NULL);
     SX_ASSERT(attr->present >> SX_ATTR_COUNT == 0);
-    uint64_t hash = sx_attr_hash(attr);
     uint32_t found = sx_idmap_find(&table->map, hash, same, table, attr);
     if (found != SX_IDMAP_NONE) {
         id->i = found;
@@ -266,11 +266,28 @@ sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx
     }
     SX_TRY(sx_grow(cx, &rows, &table->capacity, table->count + 1, sizeof(*table->attr)));
     table->attr = rows;
+    SX_TRY(sx_grow(cx, (void **)&table->hash, &table->hash_capacity, table->count + 1,
+                   sizeof(*table->hash)));
     SX_TRY(copy_attr(cx, table, attr, row));
     table->attr[table->count] = row;
+    table->hash[table->count] = hash;
     SX_TRY(sx_idmap_put(cx, &table->map, hash, table->count));
     id->i = table->count++;
     return SX_OK;
+}
+
+sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id)
+{
+    return intern(cx, table, attr, sx_attr_hash(attr), id);
+}
+
+sx_code sx_attr_intern_row(sx_ctx *cx, sx_attr_table *table, const sx_attr_table *from,
+                           uint32_t row, sx_attr_id *id)
+{
+    SX_ASSERT(row < from->count);
+    const sx_attr *attr = from->attr[row];
+    uint64_t hash = row < from->hash_capacity ? from->hash[row] : 0;
+    return intern(cx, table, attr, hash != 0 ? hash : sx_attr_hash(attr), id);
 }
 
 sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table)
@@ -323,5 +340,8 @@ sx_code sx_attr_table_rename(sx_ctx *cx, sx_attr_table *table, uint32_t id, sx_s
 {
     SX_ASSERT(id < table->count && (table->attr[id]->present & SX_A(name)) != 0);
     table->attr[id]->name = name;
+    if (id < table->hash_capacity) {
+        table->hash[id] = 0;
+    }
     return sx_idmap_put(cx, &table->map, sx_attr_hash(table->attr[id]), id);
 }

@@ -76,13 +76,6 @@ sx_code sx_graph_add_symbol(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t l
 
 /* ---- nodes ---- */
 
-sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
-{
-    static const uint8_t nothing[8] = {0}; /* what fills a constant without elements */
-    SX_ASSERT(op < SX_OP_COUNT);
-    sx_attr out = *attr;
-    uint64_t carried = sx_op_info_of(op)->attrs;
-    uint64_t lists = 0;
 #define LIST_INT(name) UINT64_C(0)
 #define LIST_INTS(name) SX_A(name)
 #define LIST_EXTENTS(name) UINT64_C(0)
@@ -95,29 +88,48 @@ sx_attr sx_attr_normal(sx_op op, const sx_attr *attr)
 #define LIST_BODY(name) UINT64_C(0)
 #define LIST_PROGRAM(name) UINT64_C(0)
 #define LIST_PAIRS(name) SX_A(name)
-#define SX_ATTR(name, kind, help)                                                \
-    if ((LIST_##kind(name) & carried) != 0 && (out.present & SX_A(name)) == 0) { \
-        lists |= SX_A(name);                                                     \
-        memset(&out.name, 0, sizeof(out.name));                                  \
+
+/* Lists that an operation carries and the attribute lacks: they are empty. */
+static uint64_t missing_lists(sx_op op, const sx_attr *attr)
+{
+    uint64_t lists = 0;
+#define SX_ATTR(name, kind, help) lists |= LIST_##kind(name);
+#include "core/ir/attrs.def"
+#undef SX_ATTR
+    return lists & sx_op_info_of(op)->attrs & ~attr->present;
+}
+
+const sx_attr *sx_attr_normal(sx_op op, const sx_attr *attr, sx_attr *made)
+{
+    static const uint8_t nothing[8] = {0}; /* what fills a constant without elements */
+    SX_ASSERT(op < SX_OP_COUNT);
+    uint64_t lists = missing_lists(op, attr);
+    if (lists == 0 && op != SX_OP_CONVERT && op != SX_OP_CONSTANT) {
+        return attr; /* most are: a copy takes its time */
+    }
+    *made = *attr;
+#define SX_ATTR(name, kind, help)                   \
+    if ((LIST_##kind(name) & lists) != 0) {         \
+        memset(&made->name, 0, sizeof(made->name)); \
     }
 #include "core/ir/attrs.def"
 #undef SX_ATTR
-    out.present |= lists;
+    made->present |= lists;
     if (op == SX_OP_CONVERT) {
-        out.type = (sx_type){.dtype = out.type.dtype};
+        made->type = (sx_type){.dtype = made->type.dtype};
     }
-    if (op == SX_OP_CONSTANT && (out.present & SX_A(data)) != 0 &&
-        out.type.dtype < SX_DTYPE_COUNT) {
-        size_t size = sx_dtype_bytes(out.type.dtype);
-        if (sx_type_is_empty(&out.type)) {
-            out.data = (sx_span){nothing, size};
+    if (op == SX_OP_CONSTANT && (made->present & SX_A(data)) != 0 &&
+        made->type.dtype < SX_DTYPE_COUNT) {
+        size_t size = sx_dtype_bytes(made->type.dtype);
+        if (sx_type_is_empty(&made->type)) {
+            made->data = (sx_span){nothing, size};
         }
-        if (out.data.len > size &&
-            memcmp(out.data.ptr, out.data.ptr + size, out.data.len - size) == 0) {
-            out.data.len = size;
+        if (made->data.len > size &&
+            memcmp(made->data.ptr, made->data.ptr + size, made->data.len - size) == 0) {
+            made->data.len = size;
         }
     }
-    return out;
+    return made;
 }
 
 /* "node 7 (%2 "x", %5)" in front of the message. */
@@ -194,11 +206,12 @@ sx_code sx_graph_add(sx_ctx *cx, sx_graph *graph, sx_op op, const sx_attr *attr,
     if (graph->node_count >= SX_NODES_MAX) {
         return SX_FAIL(cx, SX_LIMIT, "graph of more than %u nodes", SX_NODES_MAX);
     }
-    sx_attr kept = sx_attr_normal(op, attr);
+    sx_attr made;
+    const sx_attr *kept = sx_attr_normal(op, attr, &made);
     sx_node node = {.op = op, .input_first = graph->input_count, .input_count = input_count};
     SX_TRY(
-        infer_node(cx, graph, graph, op, &kept, input, input_count, graph->node_count, &node.type));
-    SX_TRY(sx_attr_intern(cx, graph->attrs, &kept, &node.attr));
+        infer_node(cx, graph, graph, op, kept, input, input_count, graph->node_count, &node.type));
+    SX_TRY(sx_attr_intern(cx, graph->attrs, kept, &node.attr));
     return append(cx, graph, &node, input, id);
 }
 

@@ -174,12 +174,17 @@ typedef struct {
     sx_attr **attr; /* [count]; rows stay where they are; id 0 is the empty attribute */
     uint32_t count;
     uint32_t capacity;
+    uint64_t *hash; /* [hash_capacity] of the rows; 0: not known */
+    uint32_t hash_capacity;
     sx_idmap map;
 } sx_attr_table;
 sx_code sx_attr_table_init(sx_ctx *cx, sx_attr_table *table);
 /* The id of `attr`, equal content giving equal ids; bytes, names, bodies and programs are copied into cx's arena when
  * new. FLOATs are compared by bits. */
 sx_code sx_attr_intern(sx_ctx *cx, sx_attr_table *table, const sx_attr *attr, sx_attr_id *id);
+/* The same for row `row` of another table. */
+sx_code sx_attr_intern_row(sx_ctx *cx, sx_attr_table *table, const sx_attr_table *from,
+                           uint32_t row, sx_attr_id *id);
 uint64_t sx_attr_hash(const sx_attr *attr);
 /* A table of `count` rows for the caller to fill (those of a stored graph), all empty, and then what finds
  * them by content. Row 0 stays empty; others that do are found by nobody.  errors  SX_CORRUPT two rows are equal */
@@ -258,8 +263,9 @@ static inline bool sx_op_is_elementwise(sx_op op)
 bool sx_attr_is_sibling(const sx_attr *a, const sx_attr *b);
 
 /* The one way to write an attribute of `op`: lists that are not there are empty, convert has no shape, a
- * constant of equal elements is its first element. Shares memory with `attr`. */
-sx_attr sx_attr_normal(sx_op op, const sx_attr *attr);
+ * constant of equal elements is its first element.  Result: `attr`, where it is written so, or `made`, which shares
+ * memory with it */
+const sx_attr *sx_attr_normal(sx_op op, const sx_attr *attr, sx_attr *made);
 
 /* ---- graphs ---- */
 typedef struct {

@@ -114,7 +114,7 @@ static sx_code number_attr(sx_optimizer *o, uint32_t id, uint32_t *number)
     SX_TRY(sx_grow(o->cx, (void **)&view->attr, &view->attr_capacity, id + 1, sizeof(*view->attr)));
     if (view->attr[id] == 0) {
         sx_attr_id found;
-        SX_TRY(sx_attr_intern(p->cx, &p->attrs, o->t->attrs->attr[id], &found));
+        SX_TRY(sx_attr_intern_row(p->cx, &p->attrs, o->t->attrs, id, &found));
         view->attr[id] = found.i + 1;
     }
     *number = view->attr[id] - 1;
