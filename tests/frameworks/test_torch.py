@@ -396,6 +396,30 @@ def test_gradients():
         same(slopes(compiled(function), *args), want)
 
 
+def test_bags_of_rows():
+    """Sums and means of four, exact: with and without a row that does not count, weights, and an empty bag."""
+    bags, offsets = torch.tensor([1, 4, 0, 4, 2, 2, 3, 1, 0, 5, 4, 1]), torch.tensor([0, 4, 8, 8])
+    for words in ({}, {"mode": "sum"}, {"mode": "sum", "padding_idx": 4}, {"mode": "sum", "weighed": True},
+                  {"mode": "sum", "weighed": True, "padding_idx": 2}):
+        weighed = words.pop("weighed", False)
+
+        def call(table, weights):
+            more = {"per_sample_weights": weights} if weighed else {}
+            return F.embedding_bag(bags, table, offsets, **words, **more) * 12
+
+        run = compiled(call)
+        table, weights = whole(6, 5), whole(12)
+        with torch.no_grad():
+            same(compiled(call)(table, weights), call(table, weights))
+        results = []
+        for function in (run, call):
+            leaves = [table.clone().requires_grad_(), weights.clone().requires_grad_()]
+            made = function(*leaves)
+            made.sum().backward()
+            results.append([made.detach(), *(x.grad for x in leaves if x.grad is not None)])
+        same(*results)
+
+
 def test_autocast():
     model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))
     x, run = torch.randn(5, 8), compiled(model)

@@ -47,9 +47,9 @@ nn.functional.adaptive_max_pool2d nn.functional.adaptive_max_pool3d nn.functiona
 nn.functional.avg_pool3d nn.functional.batch_norm nn.functional.bilinear nn.functional.celu nn.functional.conv1d
 nn.functional.conv2d nn.functional.conv3d nn.functional.conv_transpose1d nn.functional.conv_transpose2d
 nn.functional.conv_transpose3d nn.functional.cosine_similarity nn.functional.cross_entropy nn.functional.elu
-nn.functional.embedding nn.functional.gelu nn.functional.glu nn.functional.grid_sample nn.functional.group_norm
-nn.functional.hardshrink nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh
-nn.functional.huber_loss nn.functional.instance_norm nn.functional.interpolate.area nn.functional.interpolate.bilinear
+nn.functional.embedding nn.functional.gelu nn.functional.glu nn.functional.group_norm nn.functional.hardshrink
+nn.functional.hardsigmoid nn.functional.hardswish nn.functional.hardtanh nn.functional.huber_loss
+nn.functional.instance_norm nn.functional.interpolate.area nn.functional.interpolate.bilinear
 nn.functional.interpolate.nearest nn.functional.l1_loss nn.functional.layer_norm nn.functional.leaky_relu
 nn.functional.linear nn.functional.logsigmoid nn.functional.max_pool1d nn.functional.max_pool2d nn.functional.max_pool3d
 nn.functional.mish nn.functional.mse_loss nn.functional.nll_loss nn.functional.normalize nn.functional.pad.circular

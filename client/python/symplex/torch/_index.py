@@ -38,10 +38,10 @@ def _embedding_backward(e: Emitter, out: Type, slope: Value, indices: Value, row
     if padding >= 0:  # behind the last row nothing is written
         indices = e.select(e.compare(indices, "eq", padding), rows, indices)
     zeros = e.constant(0, slope.dtype, out.shape)
-    return e.convert(_scattered(e, zeros, indices, slope, "add"), out.dtype)
+    return e.convert(scattered(e, zeros, indices, slope, "add"), out.dtype)
 
 
-def _scattered(e: Emitter, table: Value, rows: Value, updates: Value, reducer: str) -> Value:
+def scattered(e: Emitter, table: Value, rows: Value, updates: Value, reducer: str) -> Value:
     if 0 in updates.shape or 0 in table.shape:
         return table
     return e.emit("scatter", (table, rows, updates), f"axis = 0, reducer = {reducer}", table.dtype, table.shape)
@@ -142,7 +142,7 @@ def _index_put(e: Emitter, out: Type, x: Value, indices: Sequence[Value | None],
     shape = [*rows.shape, *rows.rest]
     values = operand(e, values, x.dtype, [shape[d] for d in rows.order])
     values = e.transpose(values, [rows.order.index(d) for d in range(len(shape))])
-    made = _scattered(e, rows.table, rows.row, values, "add" if accumulate else "set")
+    made = scattered(e, rows.table, rows.row, values, "add" if accumulate else "set")
     return e.transpose(e.reshape(made, rows.turned), [rows.perm.index(d) for d in range(len(x.shape))])
 
 
@@ -191,7 +191,7 @@ def _scatter(e: Emitter, x: Value, dim: int, index: Value, updates: Any, reducer
     if 0 in index.shape or 0 in x.shape:
         return x
     flat = e.reshape(x, (math.prod(x.shape),))
-    made = _scattered(e, flat, _flat(e, x, axis_of(dim, x), index), updates, reducer)
+    made = scattered(e, flat, _flat(e, x, axis_of(dim, x), index), updates, reducer)
     return e.reshape(made, x.shape)
 
 

@@ -8,7 +8,7 @@ from typing import Any, Callable, NamedTuple, Sequence
 import torch
 from torch import fx
 
-from symplex.torch import _elements, _index, _order, _places, _reductions, _shapes, _windows  # noqa: F401 rows
+from symplex.torch import _bags, _elements, _index, _order, _places, _reductions, _shapes, _windows  # noqa: F401 rows
 from symplex.torch._emit import Emitter, Unsupported, Value
 from symplex.torch._fold import folded
 from symplex.torch._graph import is_symbolic, is_tensor

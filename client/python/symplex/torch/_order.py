@@ -196,7 +196,7 @@ HANDLERS["cummax"], HANDLERS["cummin"] = _running_extreme("ge"), _running_extrem
 
 
 # ---- places in sorted rows ----
-def _searched(e: Emitter, out: Type, rows: Value, x: Value, right: bool, sorter: Value | None) -> Value:
+def searched(e: Emitter, out: Type, rows: Value, x: Value, right: bool, sorter: Value | None) -> Value:
     """By halves, with PyTorch's comparisons, so that a NaN has the place that it has there."""
     count, lead = known(rows.shape[-1]), rows.shape[:-1]
     if count == 0 or 0 in out.shape:
@@ -227,10 +227,10 @@ def _searched(e: Emitter, out: Type, rows: Value, x: Value, right: bool, sorter:
 @handles("searchsorted")
 def _searchsorted(e: Emitter, out: Type, rows: Value, x: Operand, *, out_int32: bool = False, right: bool = False,
                   side: str | None = None, sorter: Value | None = None) -> Value:
-    return _searched(e, out, rows, operand(e, x, rows.dtype, out.shape), right or side == "right", sorter)
+    return searched(e, out, rows, operand(e, x, rows.dtype, out.shape), right or side == "right", sorter)
 
 
 @handles("bucketize")
 def _bucketize(e: Emitter, out: Type, x: Operand, rows: Value, *, out_int32: bool = False,
                right: bool = False) -> Value:
-    return _searched(e, out, rows, operand(e, x, rows.dtype, out.shape), right, None)
+    return searched(e, out, rows, operand(e, x, rows.dtype, out.shape), right, None)
