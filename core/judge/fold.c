@@ -306,6 +306,25 @@ static uint32_t fold_shift(sx_algebra *g, uint32_t imm, uint32_t x)
     return none ? sx_term_constant(g, 0) : 0;
 }
 
+/* Low bits of a position that has no others are the position; the bit above all that it has is added by an exclusive or.
+ * So a position that is narrowed and widened again is itself, as the number is where lanes are unrolled. */
+static uint32_t fold_low_bits(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
+{
+    int64_t low, high;
+    uint64_t bits;
+    if (g->term[x].kind != SX_TERM_INT || !is_constant(g, y, &bits) ||
+        !range_of(g, x, 0, &low, &high) || low < 0) {
+        return 0;
+    }
+    int64_t number = lane_int(g, bits);
+    if (op == SX_LOP_AND) { /* of 2^k - 1 */
+        bool all = number == -1 || (number >= high && (number & (number + 1)) == 0);
+        return all ? x : 0;
+    }
+    bool above = number > high && (number & (number - 1)) == 0 && holds(g, low, high + number);
+    return above ? fold_form(g, SX_LOP_IADD, 0, x, y) : 0;
+}
+
 static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_t y, uint32_t z)
 {
     uint64_t a = 0;
@@ -338,6 +357,8 @@ static uint32_t fold(sx_algebra *g, sx_lop op, uint32_t imm, uint32_t x, uint32_
     case SX_LOP_MNOT: return fold_not(g, x);
     case SX_LOP_ICMP: return fold_compare(g, imm, x, y);
     case SX_LOP_SHR: return fold_shift(g, imm, x);
+    case SX_LOP_AND:
+    case SX_LOP_XOR: return fold_low_bits(g, op, x, y);
     default: return 0;
     }
 }

@@ -142,6 +142,60 @@ static void try_one(sx_rng *rng, const request *r, sx_dtype dtype, const char *t
     sx_ctx_fini(&cx);
 }
 
+/* The place of the first in order, and nothing else, of rows of all remainders by the lanes and accumulators of a row. */
+static void try_index_alone(sx_rng *rng, sx_dtype dtype, bool falls, uint32_t length,
+                            const char *target)
+{
+    sx_ctx cx;
+    sx_buf module;
+    char text[512];
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_buf_init(&module, (size_t)16 << 20);
+    const char *name = sx_dtype_name(dtype);
+    (void)snprintf(
+        text, sizeof(text),
+        "sx 1\ngraph \"first\" {\n%%x = parameter {name = \"x\", weight = 0} : %s[%d, %u]\n"
+        "%%v, %%i = sort(%%x) {axis = 1, direction = %s, count = 1} : %s[%d, 1], i64[%d, "
+        "1]\nreturn %%i as \"i\"\n}\n",
+        name, ROWS, length, falls ? "gt" : "lt", name, ROWS, ROWS);
+    sx_test_request asked = {.text = text, .target = target};
+    ck_sx_ok(&cx, sx_test_compile(&cx, &asked, &module));
+    sxr_program *program = sx_test_open(&cx, sx_buf_span(&module), 2, SX_FILL_EXACT);
+    void *x = sxr_memory(program, sxr_find(program, SX_TENSOR_INPUT, SX_SPAN_LITERAL("x")));
+    for (uint32_t k = 0; k < ROWS * length; k++) {
+        sx_num_store(dtype, x, k, draw(rng, dtype, k / length));
+    }
+    ck_sx_ok(&cx, sxr_run(&cx, program, NULL));
+    const int64_t *index =
+        sxr_memory(program, sxr_find(program, SX_TENSOR_OUTPUT, SX_SPAN_LITERAL("i")));
+    for (uint32_t row = 0; row < ROWS; row++) {
+        uint32_t first = 0;
+        for (uint32_t i = 1; i < length; i++) {
+            uint64_t here = sx_num_load(dtype, x, row * length + i);
+            uint64_t best = sx_num_load(dtype, x, row * length + first);
+            first = is_before(dtype, falls, here, best, false) ? i : first;
+        }
+        ck_assert_msg(index[row] == first, "%s of %s, %u elements: %lld, not %u", asked.text, name,
+                      length, (long long)index[row], first);
+    }
+    sxr_close(program);
+    sx_buf_fini(&module);
+    sx_ctx_fini(&cx);
+}
+
+START_TEST(index_alone)
+{
+    static const uint32_t lengths[] = {7, 17, 33, 40, 48, 50, 63, 64, 65, 100, 130};
+    static const sx_dtype dtypes[] = {SX_F32, SX_F64, SX_BF16, SX_I32};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(lengths); i++) {
+        sx_dtype dtype = dtypes[_i];
+        try_index_alone(&rng, dtype, true, lengths[i], targets[i % 2]);
+        try_index_alone(&rng, dtype, false, lengths[i], targets[1 - i % 2]);
+    }
+}
+END_TEST
+
 START_TEST(every_type)
 {
     sx_rng rng = {sx_test_seed()};
@@ -159,6 +213,7 @@ int main(void)
     TCase *tcase = tcase_create("types");
     tcase_set_timeout(tcase, 400);
     tcase_add_loop_test(tcase, every_type, 0, SX_DTYPE_COUNT);
+    tcase_add_loop_test(tcase, index_alone, 0, 4);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -583,6 +583,43 @@ START_TEST(test_ranges_beyond_lanes)
 }
 END_TEST
 
+/* 8 v with v from 0 to 4: narrowed to so many bits and widened with its sign it is itself, as long as it has no more. */
+START_TEST(test_positions_narrowed)
+{
+    fixture f;
+    open_fixture(&f);
+    sx_algebra *g = &f.g;
+    g->low[3] = 0;
+    g->high[3] = 4;
+    for (uint32_t wide = 0; wide < 2; wide++) {
+        g->wide = wide != 0;
+        uint32_t x = sx_term_int(g, sx_form_var(g, 3, 8, 0));
+        for (uint32_t bits = 4; bits <= 32; bits++) {
+            if (bits == 32 && !g->wide) { /* it has no other bits, and its sign is one of them */
+                continue;
+            }
+            uint32_t all = sx_term_constant(g, (UINT64_C(1) << bits) - 1);
+            uint32_t top = sx_term_constant(g, UINT64_C(1) << (bits - 1));
+            uint32_t low = sx_term_op(g, SX_LOP_AND, 0, x, all, 0);
+            uint32_t added = sx_term_op(g, SX_LOP_XOR, 0, x, top, 0);
+            ck_assert_int_eq(low == x, bits >= 6); /* 32 has six bits */
+            ck_assert_int_eq(sx_term_op(g, SX_LOP_ISUB, 0, added, top, 0) == x, bits >= 7);
+        }
+        uint32_t five = sx_term_constant(g, 5);
+        ck_assert_uint_ne(sx_term_op(g, SX_LOP_AND, 0, x, five, 0), x);
+        uint32_t odd = sx_term_constant(g, 65);
+        ck_assert_int_eq((int)g->term[sx_term_op(g, SX_LOP_XOR, 0, x, odd, 0)].kind, SX_TERM_OP);
+        g->low[3] = -1; /* a negative number has all upper bits */
+        uint32_t y = sx_term_int(g, sx_form_var(g, 3, 4, 0));
+        uint32_t byte = sx_term_constant(g, 255), sign = sx_term_constant(g, 128);
+        ck_assert_uint_ne(sx_term_op(g, SX_LOP_AND, 0, y, byte, 0), y);
+        ck_assert_int_eq((int)g->term[sx_term_op(g, SX_LOP_XOR, 0, y, sign, 0)].kind, SX_TERM_OP);
+        g->low[3] = 0;
+    }
+    sx_ctx_fini(&f.cx);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("judge/algebra");
@@ -592,6 +629,7 @@ int main(void)
     tcase_add_test(cases, test_carried_values_that_mix);
     tcase_add_test(cases, test_ranges_of_positions);
     tcase_add_test(cases, test_ranges_beyond_lanes);
+    tcase_add_test(cases, test_positions_narrowed);
     tcase_add_test(cases, test_overflow);
     tcase_add_test(cases, test_sets_that_meet);
     tcase_add_test(cases, test_bytes_reached);
