@@ -306,8 +306,8 @@ static uint32_t fold_shift(sx_algebra *g, uint32_t imm, uint32_t x)
     return none ? sx_term_constant(g, 0) : 0;
 }
 
-/* Low bits of a position that has no others are the position; the bit above all that it has is added by an exclusive or.
- * So a position that is narrowed and widened again is itself, as the number is where lanes are unrolled. */
+/* Low bits of a position that has no others are the position; the bit above all that it has is added by an exclusive
+ * or. So a position that is narrowed and widened again is itself, as the number is where lanes are unrolled. */
 static uint32_t fold_low_bits(sx_algebra *g, sx_lop op, uint32_t x, uint32_t y)
 {
     int64_t low, high;

@@ -142,7 +142,7 @@ static void try_one(sx_rng *rng, const request *r, sx_dtype dtype, const char *t
     sx_ctx_fini(&cx);
 }
 
-/* The place of the first in order, and nothing else, of rows of all remainders by the lanes and accumulators of a row. */
+/* The place of the first in order, and nothing else, of rows with all remainders by lanes and accumulators. */
 static void try_index_alone(sx_rng *rng, sx_dtype dtype, bool falls, uint32_t length,
                             const char *target)
 {

@@ -583,7 +583,7 @@ START_TEST(test_ranges_beyond_lanes)
 }
 END_TEST
 
-/* 8 v with v from 0 to 4: narrowed to so many bits and widened with its sign it is itself, as long as it has no more. */
+/* 8 v with v from 0 to 4: narrowed to so many bits and widened with its sign it is itself, if it has no more. */
 START_TEST(test_positions_narrowed)
 {
     fixture f;
