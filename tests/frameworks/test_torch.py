@@ -596,6 +596,23 @@ def test_dynamic():
            dynamic=True)
 
 
+def test_an_interval_that_takes_too_long():
+    """It is given up once, and each set of extents has its program, with the bits of the others."""
+    layer, told = nn.Linear(6, 5), []
+    kept, _run._WIDE_SECONDS = _run._WIDE_SECONDS, -1
+    try:
+        with torch.no_grad(), Counted() as count:
+            f = compiled(lambda x: torch.relu(layer(x)).softmax(-1) - 1, dynamic=True,
+                         progress=lambda stage, done, total: told.append(stage))
+            x = torch.randn(9, 6)
+            rows = [f(x[:n]) for n in range(2, 10)]
+    finally:
+        _run._WIDE_SECONDS = kept
+    assert count.programs == 9 and count.runs == 8 and told, (count.programs, count.runs)
+    for n, got in enumerate(rows, 2):
+        same(got, rows[-1][:n])
+
+
 def test_attention_with_fewer_heads_of_keys():
     """Strict: nothing of it, nor of its gradient, is left to PyTorch. Sums of at most 8 products of order one."""
     torch.manual_seed(SEED)

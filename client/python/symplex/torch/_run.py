@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import functools
 import pickle
+import time
 import warnings
 import weakref
 from builtins import compile as compile_python
@@ -24,6 +25,7 @@ from symplex.torch._weights import Sets, is_marked, mark
 
 _OWN_MAX = 3  # sets of extents that have programs of their own before there is one for an interval
 _HIGH_MIN, _HIGH_TIMES = 64, 8  # of the interval that a module serves
+_WIDE_SECONDS = 20.0  # that compiling it may take: where nearly each extent needs code of its own it would take minutes
 _KEPT_MAX = 8  # programs of one graph that other processes get, too
 # Why a program cannot be written with symbols.
 _NOT_WITH_SYMBOLS = (Unsupported, Unimplemented, LimitExceeded, CompileError, InputError, TypeError)
@@ -38,15 +40,30 @@ _empty: Callable[..., torch.Tensor] = getattr(torch._C._dynamo.guards, "_empty_s
 _modules: "weakref.WeakValueDictionary[Any, Module]" = weakref.WeakValueDictionary()
 
 
-def compiled(text: str | None, options: dict[str, Any]) -> Module | None:
-    """Equal programs, as equal layers are, are one module."""
+class _TooLong(Exception):
+    """A module for an interval is given up: a program for each set of extents serves as well."""
+
+
+def _within(seconds: float, told: Callable[[str, int, int], object] | None) -> Callable[[str, int, int], None]:
+    end = time.monotonic() + seconds
+
+    def progress(stage: str, done: int, total: int) -> None:
+        if told is not None:
+            told(stage, done, total)
+        if time.monotonic() > end:
+            raise _TooLong
+    return progress
+
+
+def compiled(text: str | None, options: dict[str, Any], **more: Any) -> Module | None:
+    """Equal programs, as equal layers are, are one module. `more`: options that say nothing of the module."""
     if text is None:
         return None
     options = {k: v for k, v in options.items() if k != "freeze"}
     key = text, tuple(sorted((k, repr(v)) for k, v in options.items()))
     module = _modules.get(key)
     if module is None:
-        made, info = compile_bytes(text, **{k: v for k, v in options.items() if k != "threads"})
+        made, info = compile_bytes(text, **{**{k: v for k, v in options.items() if k != "threads"}, **more})
         module = opened(made, options)
         module.compiled = info
         _modules[key] = module
@@ -164,7 +181,8 @@ class Part:
         self.entries: dict[tuple[int, ...], Entry | Eager] = {}
         self.own: dict[tuple[int, ...], tuple[Program, Module | None]] = {}
         self.wide: list[tuple[tuple[int, ...], Program, Module | None]] = []
-        self.intervals = True
+        self.intervals = True  # the program can be written with symbols, as far as is known,
+        self.shared = True  # and one module can serve an interval
         self.only: Callable[[Sequence[Any]], list[Any]] | None = None
         self.changed: Callable[[], None] = lambda: None  # told of programs that others may want, too
 
@@ -174,13 +192,14 @@ class Part:
             raise Undescribed("a program for a GPU")
         own = {k: (program._replace(text=None), module) for k, (program, module) in self.own.items()}
         wide = [(high, program._replace(text=None), module) for high, program, module in self.wide]
-        return self.rows, self.symbols, own, wide, self.intervals, self.constants, self.freeze, self.strict
+        return (self.rows, self.symbols, own, wide, self.intervals, self.shared, self.constants, self.freeze,
+                self.strict)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.options: dict[str, Any] = {}
         self.device, self.on = _CPU, {}
         self._begin()
-        (self.rows, self.symbols, self.own, self.wide, self.intervals, self.constants, self.freeze,
+        (self.rows, self.symbols, self.own, self.wide, self.intervals, self.shared, self.constants, self.freeze,
          self.strict) = state
         self.entries = {key: Entry(program, module, self.freeze) for key, (program, module) in self.own.items()}
         if not self.symbols:
@@ -209,7 +228,7 @@ class Part:
 
     def _made(self, key: tuple[int, ...]) -> Entry:
         known = {symbol: value for (symbol, _, _), value in zip(self.symbols, key)}
-        own = len(self.entries) < _OWN_MAX or not self.intervals
+        own = len(self.entries) < _OWN_MAX or not (self.intervals and self.shared)
         entry = None if own else self._of_interval(key, known)
         if entry is None:
             entry = self._of_values(key, known)
@@ -248,7 +267,7 @@ class Part:
     def _of_interval(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
         """One module serves all extents from 2 to a power of two beyond those of its first call. It takes as long to
         compile as several programs for one extent each, so it is made where extents keep changing. None where the
-        program cannot be written so."""
+        program cannot be written so, or compiling it takes too long."""
         if min(key) < 2:
             return None
         for (high, program, module) in self.wide:
@@ -256,10 +275,15 @@ class Part:
                 return Entry(program.at(lambda n: _number(n, known)), module, self.freeze, self.device)
         try:
             program, highest = self._with_symbols(key)
-            intervals = {name: (2, h) for name, h in highest.items()}
-            module = compiled(program.text, {**self.options, **self.on, "dims": intervals})
         except _NOT_WITH_SYMBOLS:
             self.intervals = False
+            return None
+        try:
+            intervals = {name: (2, h) for name, h in highest.items()}
+            module = compiled(program.text, {**self.options, **self.on, "dims": intervals},
+                              progress=_within(_WIDE_SECONDS, self.options.get("progress")))
+        except (*_NOT_WITH_SYMBOLS, _TooLong):
+            self.shared = False
             return None
         self.wide.append((tuple(highest.values()), program, module))
         if len(self.wide) < _KEPT_MAX:
