@@ -19,8 +19,8 @@
 #define CHUNKS_PER_THREAD 4
 
 /* A launch that all threads together finish in less may be faster alone. Waking a worker that sleeps takes 5 to 50 us,
- * and longest in virtual machines. */
-#define SHORT_NS UINT64_C(50000)
+ * longest in virtual machines, and some times that where threads share a processor. */
+#define SHORT_NS UINT64_C(400000)
 #define TRIES 8u /* of a launch that is repeated; where it is short, every second one is alone */
 
 typedef struct {
@@ -211,10 +211,12 @@ static uint64_t now_ns(void)
     return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
 }
 
-/* Runs a launch one way or the other, and remembers how long it took at best. */
+/* Runs a launch one way or the other, and remembers how long it took at best. Alone is not tried again where it took
+ * twice as long. */
 static void try_launch(sxr_pool *pool, sxr_pool_habit *habit, sxr_pool_task task, void *self)
 {
-    bool alone = habit->tries++ % 2 == 1 && habit->together_ns < SHORT_NS;
+    bool slower = habit->alone_ns < UINT64_MAX && habit->alone_ns / 2 > habit->together_ns;
+    bool alone = habit->tries++ % 2 == 1 && habit->together_ns < SHORT_NS && !slower;
     uint64_t *best = alone ? &habit->alone_ns : &habit->together_ns;
     uint64_t start = now_ns();
     if (alone) {

@@ -84,7 +84,7 @@ START_TEST(test_short_launches_run_alone)
         int64_t points;
         uint64_t whole_ns, chunk_ns;
         bool alone;
-    } row[] = {{64, 0, 2000, true}, {2, 200000, 100000, false}, {64, 400000, 20000, false}};
+    } row[] = {{64, 0, 2000, true}, {2, 2000000, 1000000, false}, {64, 1600000, 20000, false}};
     for (uint32_t r = 0; r < sizeof(row) / sizeof(row[0]); r++) {
         sxr_pool *pool;
         ck_sx_ok(&cx, sxr_pool_new(&cx, 3, &pool));
