@@ -167,7 +167,8 @@ static void flatten_part(const sx_part *part, flat *f)
         put_same(f, item->dst);
         put_same(f, item->imm);
         put_same(f, item->addr);
-        put_same(f, (int64_t)item->src[0] << 32 | item->src[1]);
+        put_same(f, item->src[0]);
+        put_same(f, item->src[1]);
         put_same(f, item->src[2]);
         put_same(f, number ? 0 : item->imm2);
         put_same(f, item->kind == SX_ITEM_LOOP && !item->any_trip && item->trip > 1);
