@@ -140,16 +140,6 @@ static int compare_members(const void *a, const void *b)
     return (x->value > y->value) - (x->value < y->value);
 }
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The readings of each line that has enough of them. */
 static sx_code gather(sorting *s, sx_lines *lines)
 {
@@ -178,7 +168,7 @@ static sx_code gather(sorting *s, sx_lines *lines)
         sx_line *its = &lines->line[k];
         qsort(its->member, its->count, sizeof(*its->member), compare_members);
         for (uint32_t i = 1; i < its->count; i++) {
-            its->unit = gcd(its->unit, its->member[i].value - its->member[0].value);
+            its->unit = sx_gcd_i64(its->unit, its->member[i].value - its->member[0].value);
         }
         SX_ASSERT(its->unit > 0);
     }

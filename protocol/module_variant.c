@@ -187,16 +187,6 @@ typedef struct {
     uint32_t count, capacity;
 } axis;
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 static sx_code period_of(sx_ctx *cx, const sx_module *module, uint32_t symbol, int64_t *period)
 {
     *period = 1;
@@ -205,7 +195,7 @@ static sx_code period_of(sx_ctx *cx, const sx_module *module, uint32_t symbol, i
         if (guard->kind != SX_GUARD_DIVISIBLE || guard->subject != symbol) {
             continue;
         }
-        int64_t more = guard->low / gcd(guard->low, *period);
+        int64_t more = guard->low / sx_gcd_i64(guard->low, *period);
         if (more > PERIOD_MAX / *period) {
             return SX_FAIL(cx, SX_CORRUPT,
                            "module guard %llu: the divisors of symbol %u have no common multiple "
@@ -254,7 +244,7 @@ static sx_code collect(sx_ctx *cx, const sx_module *module, uint32_t symbol, axi
     const sx_module_range *range = ranges_of(module, symbol, &count);
     SX_TRY(period_of(cx, module, symbol, &period));
     for (uint32_t r = 0; r < count; r++) {
-        int64_t pattern = period / gcd(period, range[r].step);
+        int64_t pattern = period / sx_gcd_i64(period, range[r].step);
         for (int64_t value = range[r].low; value <= range[r].high;) {
             int64_t cut = next_cut(module, symbol, value);
             int64_t end = cut <= range[r].high ? cut - 1 : range[r].high; /* of this stretch */

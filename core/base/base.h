@@ -230,6 +230,22 @@ static inline bool sx_mul_size(size_t a, size_t b, size_t *product)
 {
     return !__builtin_mul_overflow(a, b, product);
 }
+/* The greatest common divisor; the other number where one is 0. */
+static inline uint64_t sx_gcd_u64(uint64_t a, uint64_t b)
+{
+    while (b != 0) {
+        uint64_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+/* Likewise of the magnitudes of two numbers, where that fits into one. */
+static inline int64_t sx_gcd_i64(int64_t a, int64_t b)
+{
+    return (int64_t)sx_gcd_u64(a < 0 ? 0 - (uint64_t)a : (uint64_t)a,
+                               b < 0 ? 0 - (uint64_t)b : (uint64_t)b);
+}
 static inline int64_t sx_min_i64(int64_t a, int64_t b)
 {
     return a < b ? a : b;

@@ -51,16 +51,6 @@ static sx_code offer_rope(ladder *l, uint32_t rope)
 
 /* ---- costs as whole numbers ---- */
 
-static uint64_t gcd(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* `total`: cost of the tree optimum's program. */
 static sx_code scale(ladder *l, double total)
 {
@@ -79,7 +69,7 @@ static sx_code scale(ladder *l, double total)
         l->units[n] = XT_TOP;
         if (p->cost[n] <= total) {
             l->units[n] = (uint64_t)rint(p->cost[n] * per_unit);
-            l->x.grain = l->x.grain == 1 ? 1 : gcd(l->x.grain, l->units[n]);
+            l->x.grain = l->x.grain == 1 ? 1 : sx_gcd_u64(l->x.grain, l->units[n]);
             double back = (double)l->units[n] * l->x.unit;
             l->rounded = l->rounded || back < p->cost[n] || back > p->cost[n];
         }

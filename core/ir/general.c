@@ -324,16 +324,6 @@ static uint32_t count_marks(uint8_t mark)
     return count;
 }
 
-static int64_t common_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The largest number that all marked extents are multiples of; 0: one of them is 0. */
 static int64_t count_rows(const marking *m)
 {
@@ -347,7 +337,7 @@ static int64_t count_rows(const marking *m)
             if (type->dim[d].scale == 0) {
                 return 0;
             }
-            rows = common_divisor(type->dim[d].scale, rows);
+            rows = sx_gcd_i64(type->dim[d].scale, rows);
         }
     }
     return rows;

@@ -74,16 +74,6 @@ sx_code sx_mesh_add_axis(sx_ctx *cx, sx_graph *graph, sx_span name, int64_t size
     return SX_OK;
 }
 
-static int64_t greatest_divisor(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* Is there a value of the extent that `pieces` divides? */
 static bool can_divide(const sx_graph *graph, sx_dim dim, int64_t pieces)
 {
@@ -91,7 +81,7 @@ static bool can_divide(const sx_graph *graph, sx_dim dim, int64_t pieces)
         return dim.scale % pieces == 0;
     }
     const sx_symbol *s = &graph->symbol[dim.symbol];
-    int64_t step = pieces / greatest_divisor(dim.scale, pieces);
+    int64_t step = pieces / sx_gcd_i64(dim.scale, pieces);
     return s->high / step * step >= s->low;
 }
 
@@ -284,8 +274,8 @@ void sx_sharding_multiples(const sx_graph *graph, int64_t *multiple)
             }
             if (!sx_dim_is_constant(type->dim[d])) {
                 int64_t *m = &multiple[type->dim[d].symbol];
-                int64_t step = pieces / greatest_divisor(type->dim[d].scale, pieces);
-                int64_t both = *m / greatest_divisor(*m, step);
+                int64_t step = pieces / sx_gcd_i64(type->dim[d].scale, pieces);
+                int64_t both = *m / sx_gcd_i64(*m, step);
                 int64_t least = 0;
                 if (sx_mul_i64(both, step, &least) && least <= SX_EXTENT_MAX) {
                     *m = least;

@@ -15,16 +15,6 @@ static void set_range(sx_algebra *g, uint32_t var, int64_t count)
 }
 
 /* ---- do two sets meet? ---- */
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 typedef struct {
     int64_t coef, span; /* coef * 0 .. span */
 } reach;
@@ -90,7 +80,7 @@ static bool window_avoids(const reach *r, const int64_t *span, uint32_t n, int64
     /* modulo the greatest common divisor of the larger coefficients, the smaller ones are a window */
     int64_t m = 0;
     for (uint32_t k = 0; k < n; k++) {
-        m = gcd(r[k].coef, m);
+        m = sx_gcd_i64(r[k].coef, m);
         /* is there a multiple of m strictly between low - base - span and high - base? */
         int64_t from, to;
         if (!sx_sub_i64(low, base + span[k + 1], &from) || !sx_sub_i64(high, base, &to)) {

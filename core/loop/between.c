@@ -3,19 +3,9 @@
 
 #include <string.h>
 
-static int64_t gcd(int64_t a, int64_t b)
-{
-    while (b != 0) {
-        int64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a < 0 ? -a : a;
-}
-
 int64_t sx_loop_on_way(int64_t from, int64_t to, int64_t at, int64_t of)
 {
-    int64_t whole = to - from, common = gcd(whole, of), moved = 0, there = 0;
+    int64_t whole = to - from, common = sx_gcd_i64(whole, of), moved = 0, there = 0;
     SX_ASSERT(of != 0 && common != 0);
     SX_ASSERT(at % (of / common) == 0);
     bool fits =

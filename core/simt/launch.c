@@ -170,16 +170,6 @@ static sx_code run_cluster(sx_ptx_machine *m, sx_ptx_dim block)
     return end_cluster(m);
 }
 
-static uint64_t common_divisor(uint64_t a, uint64_t b)
-{
-    while (b != 0) {
-        uint64_t rest = a % b;
-        a = b;
-        b = rest;
-    }
-    return a;
-}
-
 /* The clusters of the grid that the launch runs. */
 static sx_code choose_clusters(sx_ptx_machine *m, uint64_t *begin, uint64_t *count)
 {
@@ -217,7 +207,7 @@ static sx_code run_clusters(sx_ptx_machine *m)
     if (m->launch->seed != 0) {
         first = sx_rng_below(&m->rng, clusters);
         stride = 1 + sx_rng_below(&m->rng, clusters);
-        while (common_divisor(stride, clusters) != 1) {
+        while (sx_gcd_u64(stride, clusters) != 1) {
             stride++;
         }
     }

@@ -28,6 +28,22 @@ START_TEST(test_arena_limit)
 }
 END_TEST
 
+START_TEST(test_common_divisors)
+{
+    for (int64_t a = -40; a <= 40; a++) {
+        for (int64_t b = -40; b <= 40; b++) {
+            int64_t most = 0;
+            for (int64_t d = 1; d <= 40; d++) {
+                most = a % d == 0 && b % d == 0 && (a != 0 || b != 0) ? d : most;
+            }
+            ck_assert_int_eq(sx_gcd_i64(a, b), most);
+        }
+    }
+    ck_assert_int_eq(sx_gcd_i64(INT64_MIN, 48), 16);
+    ck_assert_uint_eq(sx_gcd_u64(UINT64_MAX, UINT64_MAX - 2), 1);
+}
+END_TEST
+
 START_TEST(test_first_error_wins)
 {
     sx_ctx cx;
@@ -348,6 +364,7 @@ int main(void)
     tcase_add_test(cases, test_arena_limit);
     tcase_add_test(cases, test_arena_adopts);
     tcase_add_test(cases, test_arena_rewinds);
+    tcase_add_test(cases, test_common_divisors);
     tcase_add_test(cases, test_first_error_wins);
     tcase_add_test(cases, test_error_context);
     tcase_add_test(cases, test_fuel);
