@@ -104,8 +104,9 @@ static bool start_other(sx_bench_peer *other, uint32_t which, const char *name, 
     return sx_bench_peer_start(other, (char *[]){python, script, block_name, count, engine, NULL});
 }
 
-static void measure_turns(sx_ctx *cx, const sx_bench_options *options, const char *name,
-                          sxr_program *program)
+/* Rows beside all that gave times; 1 if another was started and failed. */
+static int measure_turns(sx_ctx *cx, const sx_bench_options *options, const char *name,
+                         sxr_program *program)
 {
     sx_bench_peer other[SX_COUNT(others)] = {0};
     bool has[SX_COUNT(others)];
@@ -123,19 +124,22 @@ static void measure_turns(sx_ctx *cx, const sx_bench_options *options, const cha
     }
     double ours = sx_bench_median(sample, options->rounds) / 1e6;
     bool any = false;
+    int status = 0;
     for (uint32_t k = 0; k < SX_COUNT(others); k++) {
         double theirs = sx_bench_median(sample + (k + 1) * options->rounds, options->rounds) / 1e6;
-        if (has[k]) {
+        if (has[k] && !other[k].failed) {
             sx_bench_put(options, &(sx_bench_row){"backward", name, "run", ours, "ms",
                                                   other[k].name, theirs});
+            any = true;
         }
-        any = any || has[k];
+        status |= has[k] && other[k].failed;
         sx_bench_peer_stop(&other[k]);
     }
     if (!any) {
         sx_bench_put(options, &(sx_bench_row){"backward", name, "run", ours, "ms", NULL, 0});
     }
     free(sample);
+    return status;
 }
 
 static int measure(const sx_bench_options *options, const block *b)
@@ -152,18 +156,18 @@ static int measure(const sx_bench_options *options, const block *b)
         (void)fprintf(stderr, "symplex-bench: %s\n", cx.error.text);
         return sx_code_exit(code);
     }
-    measure_turns(&cx, options, b->name, program);
+    int status = measure_turns(&cx, options, b->name, program);
     sxr_close(program);
     sx_buf_fini(&module);
     sx_ctx_fini(&cx);
-    return 0;
+    return status;
 }
 
 int sx_bench_backward(const sx_bench_options *options)
 {
     int status = 0;
-    for (uint32_t i = 0; i < SX_COUNT(blocks) && status == 0; i++) {
-        status = sx_bench_wants(options, blocks[i].name) ? measure(options, &blocks[i]) : 0;
+    for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {
+        status |= sx_bench_wants(options, blocks[i].name) ? measure(options, &blocks[i]) : 0;
     }
     return status;
 }

@@ -1,4 +1,6 @@
 #include <fcntl.h>
+#include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,6 +12,7 @@
 bool sx_bench_peer_start(sx_bench_peer *p, char *const *argument)
 {
     int in[2], out[2];
+    (void)signal(SIGPIPE, SIG_IGN); /* one that has ended is noticed at its answer */
     /* Another peer must not hold the ends of this one: it would never see the end of its input. */
     if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) {
         return false;
@@ -48,10 +51,24 @@ bool sx_bench_peer_start_script(sx_bench_peer *p, const char *script, const int6
 
 double sx_bench_peer_run_ns(sx_bench_peer *p)
 {
-    char line[64];
+    if (p->failed) {
+        return -1;
+    }
+    char line[64] = "";
     (void)fputs("run\n", p->to);
     (void)fflush(p->to);
-    return fgets(line, sizeof(line), p->from) != NULL ? strtod(line, NULL) : -1;
+    bool answered = fgets(line, sizeof(line), p->from) != NULL;
+    line[strcspn(line, "\n")] = '\0';
+    char *end = line;
+    double ns = strtod(line, &end);
+    p->failed = end == line || *end != '\0' || !isfinite(ns) || ns <= 0;
+    if (p->failed) {
+        (void)fprintf(stderr,
+                      answered ? "symplex-bench: %s: \"%s\" is no time in nanoseconds\n"
+                               : "symplex-bench: %s: it ended without an answer%s\n",
+                      p->name, line);
+    }
+    return p->failed ? -1 : ns;
 }
 
 void sx_bench_peer_stop(sx_bench_peer *p)

@@ -31,10 +31,10 @@ def uniform(generator, shape):
     return generator.uniform(-1, 1, shape).astype(numpy.float32)
 
 
-def serve(make, first=True, warm_ns=0):
+def serve(make, first=True, warm_ns=0, own_clock=False):
     """Prints the name of the engine, or "none" where its packages are missing, then the nanoseconds of a run for each
-    line of stdin: those that it gives itself, or else what it took. `first`: one before, that is not timed. Before each
-    line's run there are others for `warm_ns`, which do not count: threads of the other side may still wait for work
+    line of stdin: what it took, or with `own_clock` what it returns. `first`: one before, not timed. Before each line's
+    run there are others for `warm_ns`, which do not count: threads of the other side may still wait for work
     with all their might (OpenMP's do for some 15 ms), and our own have fallen asleep."""
     try:
         name, run = make()
@@ -49,5 +49,6 @@ def serve(make, first=True, warm_ns=0):
         while warm_ns > 0 and time.perf_counter_ns() < warm:
             run()
         start = time.perf_counter_ns()
-        own = run()
-        print(time.perf_counter_ns() - start if own is None else own, flush=True)
+        made = run()
+        took = time.perf_counter_ns() - start
+        print(made if own_clock else took, flush=True)

@@ -140,4 +140,4 @@ set_threads(int(THREADS))
 if len(sys.argv) > 5:
     first_call()
 else:
-    serve(starts)
+    serve(starts, own_clock=True)

@@ -145,6 +145,6 @@ set_threads(int(THREADS))
 if sys.argv[5:] == ["--first"]:
     on_top() if (KIND, BACKEND) == ("dynamo", "symplex") else first_call()
 elif KIND in ("cold", "warm", "dynamo"):
-    serve(starts, first=KIND != "cold")
+    serve(starts, first=KIND != "cold", own_clock=True)
 else:
     serve(engine, warm_ns=WARM_NS)
