@@ -59,14 +59,27 @@ static bool copies_wide(const sx_pipe_subject *s, sx_op op, const sx_attr *attr,
     return all % vector == 0 && longest >= vector * lanes;
 }
 
+/* The bytes that one row of a grid point has. Boxes of pad and reverse are walked in rows of their last dimension by
+ * processors, where a grid point is a call; warps, of which many are wanted, have one of the first dimension each. */
+static int64_t bytes_of_row(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
+                            const sx_attr *attr, const sx_type *type)
+{
+    bool lines = (op == SX_OP_PAD || op == SX_OP_REVERSE) && !pipe->target->vectors.threads;
+    int64_t row = sx_dtype_bytes(type->dtype);
+    if (lines) {
+        return row * (type->rank > 0 ? type->dim[type->rank - 1].scale : 1);
+    }
+    for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
+        row *= s->type[0].dim[d].scale;
+    }
+    return row;
+}
+
 void sx_pipe_schedule_move(const sx_pipe *pipe, const sx_pipe_subject *s, sx_op op,
                            const sx_attr *attr, const sx_type *type, sx_schedule *schedule,
                            double *flops)
 {
-    int64_t row = sx_dtype_bytes(type->dtype);
-    for (uint32_t d = (uint32_t)attr->axis + 1; d < s->type[0].rank; d++) {
-        row *= s->type[0].dim[d].scale;
-    }
+    int64_t row = bytes_of_row(pipe, s, op, attr, type);
     uint32_t lane_bytes = sx_move_lane_bytes_of(op, s->type[0].dtype, type->dtype);
     uint32_t lanes = sx_vector_unit_lanes(&pipe->target->vectors, lane_bytes);
     *flops = 0;
