@@ -36,18 +36,18 @@ static void describe_row(const sx_analysis *a, const char *rounding, char *text,
     long long length = (long long)a->extent[SX_ROLE_SUM];
     sx_row_pieces cut = {.count = 1};
     char pieces[96] = "";
-    if (!a->along) {
-        (void)snprintf(text, size,
-                       "one chain of %lld in ascending order for each row; %u bytes (%s)", length,
-                       a->lane_bytes, rounding);
-        return;
-    }
     if ((a->reduced & (a->reduced - 1)) == 0) {
         cut = sx_row_cut(length, a->lane_bytes);
     }
     if (cut.count > 1) {
         (void)snprintf(pieces, sizeof(pieces), " in %lld pieces of %lld, added in ascending order",
                        (long long)cut.count, (long long)cut.length);
+    }
+    if (!a->along) {
+        (void)snprintf(text, size, "%s of %lld in ascending order for each row%s; %u bytes (%s)",
+                       cut.count > 1 ? "chains" : "one chain", length, pieces, a->lane_bytes,
+                       rounding);
+        return;
     }
     (void)snprintf(text, size,
                    "rows of %lld%s: four accumulators of %d virtual lanes in turn, added in pairs, "

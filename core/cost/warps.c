@@ -130,7 +130,7 @@ static row_walk walk_of(const sx_device *device, const sx_analysis *a, const sx_
     }
     const sx_row_passes passes = a->passes;
     sx_row_pieces cut = {.count = 1};
-    if (a->along && (a->reduced & (a->reduced - 1)) == 0) {
+    if ((a->reduced & (a->reduced - 1)) == 0) {
         cut = sx_row_cut(length, a->lane_bytes);
     }
     w.holds = a->along && s->width > 1 && cut.count == 1 && s->line_sum >= length;
@@ -182,7 +182,8 @@ double sx_model_warp_rows_ns(const sx_device *device, const sx_analysis *a,
     double waits = w.passes * sx_whole(turns / w.team) * device->memory_latency;
     double sums = w.folds * FOLD_CYCLES + w.meets * MEET_CYCLES;
     double chain = a->kind == SX_KERNEL_ROW && !a->along ? (double)a->extent[SX_ROLE_SUM] : 0;
-    sums += w.passes * rows * chain * device->fma_latency; /* each step waits for the one before */
+    /* each step waits for the one before */
+    sums += w.passes * rows * sx_whole(chain / w.team) * device->fma_latency;
     double alone = (waits + sums + POINT_CYCLES) / device->ghz;
     double moved = a->kind == SX_KERNEL_ROW ? moved_ns(device, a, &w, points, at_once) : 0;
     double each = sx_most(work_ns, moved) / points;

@@ -4,10 +4,11 @@
  *   row across    one chain from the identity in the same order
  *   row along     the last dimension is reduced: 16 lanes (of 8 bytes: 8) x 4 accumulators, chunk c of as many
  *                 elements of the innermost axis to accumulator c mod 4, the tail filled with the identity;
- *                 (a0 + a1) + (a2 + a3); lanes folded by halves. More than 4096 elements along one axis are cut in
- *                 pieces, at most 32 and the largest power of two of which each has 1024 elements, in whole steps of
- *                 the 4 accumulators; each piece, and the rest, by itself, then added in ascending order to the
- *                 identity */
+ *                 (a0 + a1) + (a2 + a3); lanes folded by halves
+ *
+ * Rows of more than 4096 elements along one axis are cut in pieces, at most 32 and the largest power of two of which
+ * each has 1024 elements, in whole steps of 4 accumulators; each piece, and the rest, by itself, then added in
+ * ascending order to the identity. */
 #include <math.h>
 #include <string.h>
 
@@ -221,9 +222,30 @@ static uint32_t accumulator(sx_reference *r, const sx_instr *in, const section *
     return sx_reference_loops(r, identity(r, in), hole, next, of->outer);
 }
 
+/* One chain over a section of a row across. */
+static uint32_t chain_of(sx_reference *r, const sx_instr *in, const section *of)
+{
+    sx_algebra *g = r->g;
+    sx_lin lin;
+    sx_lin_init(&lin, of->first);
+    sx_lin_add(g, &lin, loop_var(of->inner), 1);
+    if (of->step != 0) {
+        sx_lin_add(g, &lin, PIECE_VAR, of->step);
+    }
+    r->position[of->inner] = sx_form_put(g, &lin);
+    r->step = ++r->epoch;
+    uint32_t hole = sx_reference_hole(r);
+    uint32_t next = combine(r, in, hole, operand_of(r, in));
+    next = sx_term_close(g, hole, hole, next, loop_var(of->inner), of->length);
+    return sx_reference_loops(r, identity(r, in), hole, next, of->outer);
+}
+
 /* All of a section. */
 static uint32_t sum_of(sx_reference *r, const sx_instr *in, const section *of)
 {
+    if (!r->space.along) {
+        return chain_of(r, in, of);
+    }
     sx_algebra *g = r->g;
     uint32_t lanes = lanes_of(r);
     int64_t tail = of->length % lanes;
@@ -252,7 +274,7 @@ static uint32_t sum_of(sx_reference *r, const sx_instr *in, const section *of)
     return lane[0];
 }
 
-static uint32_t reduce_along(sx_reference *r, const sx_instr *in)
+static uint32_t reduce_row(sx_reference *r, const sx_instr *in)
 {
     sx_algebra *g = r->g;
     uint32_t inner = 31u - (uint32_t)__builtin_clz(r->reduced);
@@ -284,12 +306,12 @@ uint32_t sx_reference_reduce(sx_reference *r, const sx_instr *in)
     uint32_t step = r->step;
     uint32_t value;
     enter(r, r->reduced, saved);
-    if (r->space.along && r->reduced != 0) {
-        value = reduce_along(r, in);
-    } else {
+    if (r->reduced != 0) {
+        value = reduce_row(r, in);
+    } else { /* of one element */
         uint32_t hole = sx_reference_hole(r);
         uint32_t next = combine(r, in, hole, operand_of(r, in));
-        value = sx_reference_loops(r, identity(r, in), hole, next, r->reduced);
+        value = sx_reference_loops(r, identity(r, in), hole, next, 0);
     }
     leave(r, saved, step);
     return sx_reference_closed(r, in->dtype, value);

@@ -397,10 +397,10 @@ void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t ro
 /* Vectors of each argument whose loads stand together, in front of what is made of them. */
 #define SX_ROW_LOADED 16
 
-/* A longer row, whose one reduced dimension lanes run along, is cut in `count` pieces of `length` elements and what is
- * behind them, `rest`. Each is summed up for itself by the virtual shape; from the identity on their sums are added in
- * ascending order. The cut belongs to the numerics plan: it follows from the length of the row, never from the number
- * of rows. */
+/* A longer row with one reduced dimension is cut in `count` pieces of `length` elements and what is behind them,
+ * `rest`. Each is summed up for itself: by the virtual shape where lanes run along it, else in one chain. From the
+ * identity on their sums are added in ascending order. The cut belongs to the numerics plan: it follows from the length
+ * of the row, never from the number of rows. */
 #define SX_ROW_CUT 4096
 #define SX_ROW_PIECE_LEAST 1024
 #define SX_ROW_PIECES_MAX 32
@@ -409,7 +409,7 @@ typedef struct {
 } sx_row_pieces;
 sx_row_pieces sx_row_cut(int64_t length, uint32_t lane_bytes);
 /* The same schedules where `warps` warps of a block walk the pieces of a row, each as many as the others, side by side:
- * adds the level to one of sx_schedule_row (along) or sx_schedule_row_wide, with one row in a point. */
+ * adds the level to one of sx_schedule_row, with lines or without, or sx_schedule_row_wide, with one row in a point. */
 void sx_schedule_row_warps(const sx_row_pieces *pieces, uint32_t warps, sx_schedule *s);
 void sx_schedule_row_wide(int64_t rows, uint32_t chunks, sx_schedule *s);
 /* The schedule of sx_schedule_row across the rows with `line` steps of the chain in straight line, 2 to

@@ -99,11 +99,12 @@ sx_row_pieces sx_row_cut(int64_t length, uint32_t lane_bytes)
 void sx_schedule_row_warps(const sx_row_pieces *pieces, uint32_t warps, sx_schedule *s)
 {
     SX_ASSERT(warps > 0 && pieces->count % warps == 0);
-    SX_ASSERT(s->level_count > 2 && s->level_count < SX_SCHEDULE_LEVELS_MAX);
-    for (uint32_t i = s->level_count++; i > 2; i--) { /* inside of the loop over rows */
+    const uint32_t at = s->level[1].axis == SX_ROLE_COLUMN ? 4 : 2; /* in loops of rows, columns */
+    SX_ASSERT(s->level_count > at && s->level_count < SX_SCHEDULE_LEVELS_MAX);
+    for (uint32_t i = s->level_count++; i > at; i--) {
         s->level[i] = s->level[i - 1];
     }
-    s->level[2] = (sx_level){SX_ROLE_SUM, SX_BIND_WARP, pieces->length * (pieces->count / warps)};
+    s->level[at] = (sx_level){SX_ROLE_SUM, SX_BIND_WARP, pieces->length * (pieces->count / warps)};
 }
 
 void sx_schedule_row(uint32_t lanes, uint32_t lane_bytes, bool along, int64_t rows, int64_t columns,

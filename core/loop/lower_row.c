@@ -14,7 +14,7 @@
  * several passes need are computed once and kept: in the row of a full result, else in the workspace. They also get a
  * pass of their own where the accumulators take half of the registers.
  *
- * A long row is cut in pieces (sx_row_cut), each summed up in that shape for itself; their sums are added in ascending
+ * A long row is cut in pieces (sx_row_cut), each summed up in that form for itself; their sums are added in ascending
  * order. On a machine whose lanes are threads the warps of a block may walk the pieces of a row side by side: the sums
  * of pieces meet in the workspace of the block.
  *
@@ -205,7 +205,7 @@ static void go_to_vector(sx_lower *l, rows *r, int64_t offset, int64_t length, u
 {
     r->vector = k;
     if (!r->along) { /* a vector is a step of the chain */
-        l->at[r->axis[r->axis_count - 1]].constant = offset + k;
+        l->at[r->axis[r->axis_count - 1]].constant = r->begin + offset + k;
         return;
     }
     int64_t chunk = (int64_t)l->lanes * r->width;
@@ -372,7 +372,9 @@ static void walk(sx_lower *l, rows *r)
     bool lines = r->held != NULL;
     uint32_t loops = r->along || lines ? r->axis_count - 1 : r->axis_count;
     for (uint32_t k = 0; k < loops; k++) {
-        opened[k] = sx_lower_open(l, r->axis[k], l->view.extent[r->axis[k]], 1);
+        bool inner = k + 1 == r->axis_count; /* of a piece, if the row is cut */
+        l->at[r->axis[k]].constant = inner ? r->begin : 0;
+        opened[k] = sx_lower_open(l, r->axis[k], inner ? r->length : l->view.extent[r->axis[k]], 1);
     }
     if (r->width > 1) {
         run_wide(l, r, body);
@@ -385,6 +387,7 @@ static void walk(sx_lower *l, rows *r)
     }
     for (uint32_t k = loops; k-- > 0;) {
         sx_lower_close(l, r->axis[k], opened[k]);
+        l->at[r->axis[k]].constant = 0;
     }
 }
 
@@ -621,11 +624,17 @@ static void begin_sums(sx_lower *l, rows *r, const sx_instr *in)
     }
 }
 
+/* Bytes of the sum of a piece: of one row, or of as many as there are lanes. */
+static int64_t sum_bytes(const sx_lower *l, const rows *r)
+{
+    return (int64_t)l->kernel->lane_bytes * (r->along ? 1 : l->lanes);
+}
+
 /* Where the sum of the piece at the position lies while warps wait for each other. */
 static sx_addr sum_address(const sx_lower *l, const rows *r)
 {
     const sx_affine *at = &l->at[r->axis[r->axis_count - 1]];
-    int64_t bytes = l->kernel->lane_bytes;
+    int64_t bytes = sum_bytes(l, r);
     sx_addr a = {.buffer = r->workspace, .index_reg = SX_NO_REG};
     a.offset = r->sums + bytes * (r->begin / r->cut.length);
     for (uint32_t v = 0; v < SX_LOOP_VARS_MAX; v++) {
@@ -645,7 +654,8 @@ static void sum_piece(sx_lower *l, rows *r)
     uint32_t sum = fold(l, r, in->reducer, in->dtype);
     if (r->warps > 0) {
         sx_addr a = sum_address(l, r);
-        (void)sx_loop_op(&l->b, SX_LOP_STORE, none, &a, sum, none, none, 1, 0);
+        uint32_t lanes = r->along ? 1 : l->valid;
+        (void)sx_loop_op(&l->b, SX_LOP_STORE, none, &a, sum, none, none, lanes, 0);
     } else {
         (void)sx_loop_combine(&l->b, in->reducer, in->dtype, r->total, r->total, sum);
     }
@@ -664,13 +674,14 @@ static void sum_pieces(sx_lower *l, rows *r)
     SX_ASSERT(count <= SX_COUNT(sum));
     for (uint32_t k = 0; k < count; k++) {
         sx_addr a = {.buffer = r->workspace, .index_reg = none};
-        a.offset = r->sums + (int64_t)l->kernel->lane_bytes * k;
-        sum[k] = sx_loop_op(&l->b, SX_LOP_LOADB, none, &a, none, none, none, 0, 0);
+        a.offset = r->sums + sum_bytes(l, r) * k;
+        sum[k] = sx_loop_op(&l->b, r->along ? SX_LOP_LOADB : SX_LOP_LOAD, none, &a, none, none,
+                            none, r->along ? 0 : l->valid, 0);
     }
     for (uint32_t k = 0; k < count; k++) {
         (void)sx_loop_combine(&l->b, in->reducer, in->dtype, r->total, r->total, sum[k]);
     }
-    r->sums += (int64_t)l->kernel->lane_bytes * count;
+    r->sums += sum_bytes(l, r) * count;
 }
 
 static void reduce(sx_lower *l, rows *r, uint32_t instr)
@@ -757,7 +768,7 @@ static void place_sums(sx_lower *l, rows *r)
     int64_t size = 0;
     for (uint32_t i = 0; i < l->body->instr_count; i++) {
         bool reduces = l->body->instr[i].kind == SX_BODY_REDUCE;
-        size += reduces ? l->kernel->lane_bytes * (r->cut.count + (r->cut.rest > 0)) : 0;
+        size += reduces ? sum_bytes(l, r) * (r->cut.count + (r->cut.rest > 0)) : 0;
     }
     r->workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, size);
 }
@@ -881,12 +892,12 @@ sx_code sx_lower_row(sx_lower *l)
             outer[outer_count++] = d;
         }
     }
-    bool cuts = r.along && r.axis_count == 1;
+    bool cuts = r.axis_count == 1;
     int64_t length = r.axis_count > 0 ? extent[r.axis_count - 1] : 1;
     r.cut = cuts ? sx_row_cut(length, l->kernel->lane_bytes) : (sx_row_pieces){1, length, 0};
     r.length = length;
     SX_TRY(sx_lower_row_match(l, &r));
-    extent[r.axis_count] = r.along ? r.cut.count : 0;
+    extent[r.axis_count] = r.along || r.cut.count > 1 ? r.cut.count : 0;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_ROW, extent, r.axis_count + 1);
     l->self = &r;
     choose_slots(l, &r);

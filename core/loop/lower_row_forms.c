@@ -3,8 +3,9 @@
 
 #include "core/loop/lower_row.h"
 
-/* The forms of rows along may have a level of warps. */
-#define WARPS_AT 2
+/* Forms may have a level of warps, behind the loops over rows and columns. */
+#define WARPS_AT_ALONG 2
+#define WARPS_AT_ACROSS 4
 static const sx_level_form form_along[] = {
     {SX_ROLE_ROW, SX_BIND_GRID},     {SX_ROLE_ROW, SX_BIND_LOOP}, {SX_ROLE_SUM, SX_BIND_LOOP},
     {SX_ROLE_SUM, SX_BIND_REGISTER}, {SX_ROLE_SUM, SX_BIND_LANE},
@@ -28,18 +29,19 @@ static const sx_level_form form_wide[] = {
 };
 
 /* The form, with or without warps that walk the pieces of the plan. */
-static sx_code match_along(sx_lower *l, sx_lower_rows *r, const sx_level_form *form, uint32_t count)
+static sx_code match_form(sx_lower *l, sx_lower_rows *r, const sx_level_form *form, uint32_t count)
 {
     const char *name = l->kernel->name;
-    sx_level_form with[8];
+    const uint32_t warps_at = r->along ? WARPS_AT_ALONG : WARPS_AT_ACROSS;
+    sx_level_form with[9];
     int64_t step = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_WARP, 0);
     if (step == 0) {
         return sx_schedule_match(l->cx, l->schedule, form, count, name);
     }
     SX_ASSERT(count < SX_COUNT(with));
-    memcpy(with, form, WARPS_AT * sizeof(with[0]));
-    with[WARPS_AT] = (sx_level_form){SX_ROLE_SUM, SX_BIND_WARP};
-    memcpy(with + WARPS_AT + 1, form + WARPS_AT, (count - WARPS_AT) * sizeof(with[0]));
+    memcpy(with, form, warps_at * sizeof(with[0]));
+    with[warps_at] = (sx_level_form){SX_ROLE_SUM, SX_BIND_WARP};
+    memcpy(with + warps_at + 1, form + warps_at, (count - warps_at) * sizeof(with[0]));
     SX_TRY(sx_schedule_match(l->cx, l->schedule, with, count + 1, name));
     int64_t each = step / r->cut.length;
     bool fits = r->cut.count > 1 && step % r->cut.length == 0 && r->cut.count % each == 0 &&
@@ -58,7 +60,7 @@ static sx_code match_along(sx_lower *l, sx_lower_rows *r, const sx_level_form *f
 static sx_code check_wide(sx_lower *l, sx_lower_rows *r)
 {
     const char *name = l->kernel->name;
-    SX_TRY(match_along(l, r, form_wide, SX_COUNT(form_wide)));
+    SX_TRY(match_form(l, r, form_wide, SX_COUNT(form_wide)));
     int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_REGISTER, 0);
     r->line = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
     bool fits = r->along && r->width == 2 && chunk == SX_ROW_CHUNK(l->kernel->lane_bytes) &&
@@ -79,7 +81,7 @@ static sx_code check_wide(sx_lower *l, sx_lower_rows *r)
 static sx_code check_lines(sx_lower *l, sx_lower_rows *r)
 {
     const char *name = l->kernel->name;
-    SX_TRY(sx_schedule_match(l->cx, l->schedule, form_lines, SX_COUNT(form_lines), name));
+    SX_TRY(match_form(l, r, form_lines, SX_COUNT(form_lines)));
     r->line = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
     if (r->line > SX_ROW_LINE_MAX || l->kernel->lane_bytes != 4) {
         return SX_FAIL(l->cx, SX_INPUT,
@@ -102,9 +104,9 @@ sx_code sx_lower_row_match(sx_lower *l, sx_lower_rows *r)
         return check_lines(l, r);
     }
     if (!r->along) {
-        return sx_schedule_match(l->cx, l->schedule, form_across, SX_COUNT(form_across), name);
+        return match_form(l, r, form_across, SX_COUNT(form_across));
     }
-    SX_TRY(match_along(l, r, form_along, SX_COUNT(form_along)));
+    SX_TRY(match_form(l, r, form_along, SX_COUNT(form_along)));
     int64_t chunk = sx_schedule_step(l->schedule, SX_ROLE_SUM, SX_BIND_LOOP, 0);
     if (chunk != SX_ROW_CHUNK(l->kernel->lane_bytes)) {
         return SX_FAIL(l->cx, SX_INPUT, "kernel %s: loop(k/%lld): the numerics plan has k/%d", name,

@@ -40,6 +40,7 @@ static bool calls_points(const sx_device *device)
 #define LOOP_CHUNKS 8    /* steps of a row's virtual shape in straight line, where it is not held */
 #define LINE_STEPS_MIN 8 /* of a chain across the rows in straight line */
 #define LINE_HELD_MAX 64 /* registers of a thread for what they read */
+#define SHARED_SUMS_MAX 49152.0 /* bytes of a block for the sums of pieces of a chain */
 
 /* Steps of the virtual shape in straight line: the whole row where its elements fit into registers; 0: no such form. */
 static uint32_t row_chunks(const sx_device *device, const sx_analysis *a, bool holds)
@@ -74,21 +75,27 @@ static sx_code price_wide_rows(sx_search_space *space, uint32_t chunks)
     return SX_OK;
 }
 
-/* Blocks of warps for the pieces of a long row, one row each. */
+/* How the plan cuts rows whose pieces blocks of warps may walk, one row in a point; count 1: they may not. */
+static sx_row_pieces pieces_of(const sx_search_space *space)
+{
+    const sx_analysis *a = space->a;
+    uint32_t inner = sx_view_inner_reduced(&a->view);
+    bool may = !calls_points(space->device) && a->kind == SX_KERNEL_ROW && inner != SX_NO_DIM &&
+               (a->reduced & (a->reduced - 1)) == 0;
+    for (uint32_t d = 0; may && d < a->view.rank; d++) {
+        may = d == inner || a->view.extent[d] <= GRID_MAX;
+    }
+    return may ? sx_row_cut(a->view.extent[inner], a->lane_bytes) : (sx_row_pieces){.count = 1};
+}
+
+/* Blocks of warps for the pieces of a long row along the lanes. */
 static sx_code price_blocks_of_rows(sx_search_space *space)
 {
     const sx_device *device = space->device;
     const sx_analysis *a = space->a;
-    uint32_t inner = sx_view_inner_reduced(&a->view);
-    if (calls_points(device) || a->kind != SX_KERNEL_ROW || !a->along || inner == SX_NO_DIM ||
-        (a->reduced & (a->reduced - 1)) != 0) {
+    const sx_row_pieces cut = pieces_of(space);
+    if (!a->along) {
         return SX_OK;
-    }
-    sx_row_pieces cut = sx_row_cut(a->view.extent[inner], a->lane_bytes);
-    for (uint32_t d = 0; d < a->view.rank; d++) {
-        if (d != inner && a->view.extent[d] > GRID_MAX) {
-            return SX_OK;
-        }
     }
     bool wide = a->lane_bytes == 4 && 2 * device->lanes == SX_ROW_CHUNK(4);
     for (uint32_t warps = (uint32_t)cut.count; warps > 1; warps /= 2) {
@@ -159,20 +166,48 @@ static bool sums_constant(const sx_analysis *a)
     return constant;
 }
 
-/* Chains across the rows in lines whose elements fit into registers; a program for several extents has none of those
- * along which its lines would end elsewhere. */
+/* The same across the rows, for as many rows as there are lanes, with `line` steps of a piece's chain in straight line.
+ * The sums of all pieces lie in shared memory. */
+static sx_code price_blocks_of_chains(sx_search_space *space, uint32_t line)
+{
+    const sx_device *device = space->device;
+    const sx_analysis *a = space->a;
+    const sx_row_pieces cut = pieces_of(space);
+    double sums = a->passes.reductions * (double)(cut.count + 1) * a->lane_bytes;
+    for (uint32_t warps = (uint32_t)cut.count; warps > 1; warps /= 2) {
+        sx_schedule schedule;
+        if (warps * device->lanes > device->block_threads ||
+            sums * device->lanes > SHARED_SUMS_MAX) {
+            continue;
+        }
+        sx_schedule_row(device->lanes, a->lane_bytes, false, 1, device->lanes, &schedule);
+        if (line > 1) {
+            sx_schedule_row_line(line, &schedule);
+        }
+        sx_schedule_row_warps(&cut, warps, &schedule);
+        SX_TRY(sx_search_price(space, &schedule));
+    }
+    return SX_OK;
+}
+
+/* Chains across the rows, by warps and by blocks of them, in lines whose elements fit into registers; a program for
+ * several extents has none of those along which its lines would end elsewhere. */
 static sx_code price_lines(sx_search_space *space)
 {
     const sx_analysis *a = space->a;
     uint32_t inner = sx_view_inner_reduced(&a->view);
-    if (calls_points(space->device) || a->kind != SX_KERNEL_ROW || a->along || a->lane_bytes != 4 ||
-        inner == SX_NO_DIM || (a->steady && !sums_constant(a))) {
+    if (calls_points(space->device) || a->kind != SX_KERNEL_ROW || a->along || inner == SX_NO_DIM ||
+        (a->steady && !sums_constant(a))) {
         return SX_OK;
+    }
+    if (a->lane_bytes != 4) { /* there are no lines */
+        return price_blocks_of_chains(space, 1);
     }
     int64_t columns = sx_min_i64(space->device->lanes, a->extent[SX_ROLE_COLUMN]);
     for (uint32_t line = LINE_STEPS_MIN; line <= SX_ROW_LINE_MAX; line *= 2) {
         if (line <= a->view.extent[inner] && line * a->input_count <= LINE_HELD_MAX) {
             SX_TRY(price_rows(space, 1, line, columns));
+            SX_TRY(price_blocks_of_chains(space, line));
         }
     }
     return SX_OK;

@@ -2,7 +2,7 @@
  * judge; the same for a row in every batch; rows that registers hold are read once. */
 #include "core/ir/num.h"
 #include "core/search/search.h"
-#include "tests/core/nvidia/lanes.h"
+#include "tests/core/nvidia/rows.h"
 
 #include <math.h>
 
@@ -33,28 +33,6 @@ static node case_node(row_case which, sx_dtype dtype, int64_t rows, int64_t leng
                      .reducer = which == CASE_SUM ? SX_SUM : SX_MAX};
     attr.dims = (sx_ints){1, {1}};
     return lift(&cx, SX_OP_REDUCE, &attr, x, 1);
-}
-
-static void fill(node *n, uint64_t seed)
-{
-    sx_rng rng = {seed};
-    for (uint32_t k = 0; k < n->count; k++) {
-        sx_dtype dtype = n->input[k].dtype;
-        uint32_t size = sx_dtype_bytes(dtype);
-        int64_t elements = sx_tensor_elements(&n->input[k]);
-        n->raw[k] = sx_alloc(&cx, (size_t)elements * size);
-        for (int64_t i = 0; i < elements; i++) {
-            uint64_t bits = sx_num_encode(dtype, (double)sx_rng_f32(&rng) * 4);
-            memcpy(n->raw[k] + (size_t)i * size, &bits, size);
-        }
-    }
-}
-
-static double at(const uint8_t *raw, sx_dtype dtype, int64_t i)
-{
-    uint64_t bits = 0;
-    memcpy(&bits, raw + (size_t)i * sx_dtype_bytes(dtype), sx_dtype_bytes(dtype));
-    return sx_num_decode(dtype, bits);
 }
 
 /* The row in double precision, in one pass after another. `scale`: of the error that a rounding may have made. */
@@ -136,7 +114,7 @@ START_TEST(test_forms)
         sx_dtype dtype = dtypes[(uint32_t)_i % SX_COUNT(dtypes)];
         int64_t length = lengths[t];
         node n = case_node(which, dtype, 3, length);
-        fill(&n, seed + t);
+        fill(&cx, &n, seed + t);
         uint32_t whole = (uint32_t)sx_ceil_div_i64(length, 64);
         const uint32_t chunks[] = {whole, 2, 1}; /* held, and in lines of a loop */
         for (uint32_t k = 0; k < SX_COUNT(chunks); k++) {
@@ -173,7 +151,7 @@ START_TEST(test_warps)
     node n = case_node(which, dtypes[k], 2, length);
     sx_judge *judge;
     ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
-    fill(&n, sx_test_seed());
+    fill(&cx, &n, sx_test_seed());
     for (uint32_t form = 0; form < 4; form++) {
         uint32_t warps = form == 0 ? 0 : (uint32_t)cut.count / (form == 1 ? 2 : 1);
         sx_schedule s;
@@ -211,7 +189,7 @@ START_TEST(test_batches)
     ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of("h100"), &device));
     for (uint32_t k = 0; k < SX_COUNT(batches); k++) {
         node n = case_node(CASE_SOFTMAX, SX_F32, batches[k], length);
-        fill(&n, 7);
+        fill(&cx, &n, 7);
         sx_search_result found;
         sx_buf text;
         sx_buf_init(&text, (size_t)1 << 24);
@@ -220,123 +198,6 @@ START_TEST(test_batches)
         const uint8_t *got = run_on(&cx, target, &n, &found.best[0].schedule, &text);
         first = k == 0 ? (uint8_t *)(uintptr_t)got : first;
         ck_assert_mem_eq(got, first, (size_t)length * 4);
-        sx_buf_fini(&text);
-    }
-}
-END_TEST
-
-/* Rows of [planes, length, columns] added up, or their maximum, or that of a product, along the middle. */
-typedef enum { ACROSS_SUM, ACROSS_MAX, ACROSS_PRODUCT, ACROSS_COUNT } across_case;
-
-static node across_node(across_case which, sx_dtype dtype, const int64_t extent[3])
-{
-    sx_type x[2] = {TYPE(dtype, extent[0], extent[1], extent[2]),
-                    TYPE(dtype, extent[0], extent[1], extent[2])};
-    sx_attr none = {.present = 0};
-    sx_attr attr = {.present = sx_op_info_of(SX_OP_REDUCE)->attrs,
-                    .reducer = which == ACROSS_MAX ? SX_MAX : SX_SUM,
-                    .dims = {1, {1}}};
-    node sums = lift(&cx, SX_OP_REDUCE, &attr, x, 1);
-    node product = lift(&cx, SX_OP_MULTIPLY, &none, x, 2);
-    return which == ACROSS_PRODUCT ? inlined(&cx, &sums, 0, &product) : sums;
-}
-
-/* One chain in ascending order, every step rounded to f32: these bits and no others. */
-static void expect_chain(across_case which, const node *n, const int64_t extent[3],
-                         const uint8_t *got)
-{
-    sx_dtype dtype = n->result.dtype;
-    for (int64_t i = 0; i < extent[0] * extent[2]; i++) {
-        int64_t from = i / extent[2] * extent[1] * extent[2] + i % extent[2];
-        float chain = which == ACROSS_MAX ? -HUGE_VALF : 0;
-        for (int64_t k = 0; k < extent[1]; k++) {
-            float x = (float)at(n->raw[0], dtype, from + k * extent[2]);
-            float y = n->count > 1 ? (float)at(n->raw[1], dtype, from + k * extent[2]) : 1;
-            float product = x * y;
-            chain = which == ACROSS_MAX ? fmaxf(chain, product) : chain + product;
-        }
-        uint64_t want = sx_num_encode(dtype, (double)chain);
-        ck_assert_msg(memcmp(&want, got + i * sx_dtype_bytes(dtype), sx_dtype_bytes(dtype)) == 0,
-                      "case %d, length %lld, element %lld: %g, not %g", which, (long long)extent[1],
-                      (long long)i, at(got, dtype, i), (double)chain);
-    }
-}
-
-static uint32_t count_of(const sx_buf *text, const char *word)
-{
-    uint32_t n = 0;
-    for (const char *p = (const char *)text->ptr; (p = strstr(p, word)) != NULL; p++) {
-        n++;
-    }
-    return n;
-}
-
-/* Across the rows, in lines of a chain and without: proven, and the same bits; what a line reads is loaded before it is
- * used. */
-START_TEST(test_lines)
-{
-    static const int64_t chains[] = {5, 64, 70, 203};
-    static const char *const targets[] = {"sm_80", "sm_86", "sm_89", "sm_90"};
-    across_case which = (across_case)(_i % ACROSS_COUNT);
-    sx_dtype dtype = _i < ACROSS_COUNT || which == ACROSS_PRODUCT ? SX_F32 : SX_BF16;
-    sx_judge *judge;
-    ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
-    for (uint32_t t = 0; t < SX_COUNT(chains); t++) {
-        const int64_t extent[3] = {2, chains[t], 40};
-        static const uint32_t lines[] = {1, 8, 64};
-        node n = across_node(which, dtype, extent);
-        fill(&n, sx_test_seed() + t);
-        for (uint32_t k = 0; k < SX_COUNT(lines); k++) {
-            sx_schedule s;
-            sx_buf text;
-            char form[64];
-            sx_buf_init(&text, (size_t)1 << 24);
-            sx_schedule_row(32, 4, false, 1, 32, &s);
-            if (lines[k] > 1) {
-                sx_schedule_row_line(lines[k], &s);
-            }
-            (void)snprintf(form, sizeof(form), "%lld rows in lines of %u", (long long)chains[t],
-                           lines[k]);
-            expect_proven(&cx, judge, &n, &s, form);
-            const uint8_t *got = run_on(&cx, sx_target_find(NULL, targets[t]), &n, &s, &text);
-            expect_chain(which, &n, extent, got);
-            char *use = strstr((char *)text.ptr, "add.rn");
-            ck_assert((use != NULL) == (which != ACROSS_MAX));
-            if (use != NULL) {
-                *use = '\0';
-            }
-            uint32_t loads = count_of(&text, "ld.global");
-            uint32_t least = chains[t] >= lines[k] ? lines[k] : (uint32_t)chains[t];
-            ck_assert_msg(lines[k] == 1 || loads >= least * n.count, "%s: %u loads", form, loads);
-            sx_buf_fini(&text);
-        }
-    }
-}
-END_TEST
-
-/* What the search takes for sums of a gradient over all tokens: no more than twice the floor, and nothing spills. */
-START_TEST(test_lines_search)
-{
-    static const char *const devices[] = {"a100", "h100", "h200", "rtx3090", "rtx4090"};
-    const int64_t extent[3] = {1, 8192, 4096};
-    const sx_device *device;
-    ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(devices[_i]), &device));
-    for (across_case c = ACROSS_SUM; c < ACROSS_COUNT; c++) {
-        node n = across_node(c, SX_F32, extent);
-        const sx_analysis *a = analysis_of(&cx, &n);
-        sx_search_result found;
-        sx_target_code code;
-        sx_buf text;
-        sx_buf_init(&text, (size_t)1 << 24);
-        ck_sx_ok(&cx, sx_search_kernel(&cx, a, device, false, 1, &found));
-        const sx_schedule *s = &found.best[0].schedule;
-        ck_assert_int_gt(sx_schedule_step(s, SX_ROLE_SUM, SX_BIND_LOOP, 0), 1);
-        double floor_ns = sx_cost_floor(device, a);
-        double ns = sx_cost_schedule(device, a, s, false);
-        ck_assert_msg(ns >= floor_ns && ns <= 2 * floor_ns + device->launch_ns, "%s: %g us over %g",
-                      devices[_i], ns / 1e3, floor_ns / 1e3);
-        (void)emit_on(&cx, sx_target_find(NULL, device->target), &n, s, &text, &code);
-        expect_registers(&cx, &text, device->target, 255);
         sx_buf_fini(&text);
     }
 }
@@ -377,78 +238,22 @@ START_TEST(test_search)
 }
 END_TEST
 
-/* Is the kernel proven to be the node? One that is not well formed is not. */
-static bool is_proven(sx_judge *judge, const node *n, const sx_kernel *kernel)
-{
-    sx_verdict verdict;
-    sx_judge_facts facts = {0};
-    sx_code code = sx_judge_kernel(judge, &n->fused, n->input, n->count, &facts, kernel, &verdict);
-    ck_assert(code == SX_OK || code == SX_INPUT);
-    sx_ctx_reset_error(&cx);
-    return code == SX_OK && verdict.proven;
-}
-
-/* Changes one item of the program, if there is such a fault of it. */
-static bool plant(uint32_t fault, sx_part *part, sx_item *item)
-{
-    bool access = item->op == SX_LOP_LOADS || item->op == SX_LOP_STORES;
-    bool one = item->op == SX_LOP_LOADB || item->op == SX_LOP_STORE; /* sums of pieces */
-    switch (fault) {
-    case 0: /* lanes are folded twice over one distance, and never over another */
-        item->imm = item->imm == 1 ? 2 : item->imm / 2;
-        return item->op == SX_LOP_SWAP;
-    case 1: /* an element of its neighbour */
-        part->addr[item->addr].offset += access || one ? 4 : 0;
-        return access || one;
-    default: /* a lane more or less */ item->imm += item->imm < 32 ? 1 : UINT32_MAX; return access;
-    }
-}
-
-/* Has another kind of access the same address? Both would be off by the same. */
-static bool shares_address(const sx_part *part, uint32_t index)
-{
-    bool shares = false;
-    for (uint32_t i = 0; i < part->item_count; i++) {
-        const sx_item *item = &part->item[i];
-        shares = shares || (item->kind == SX_ITEM_OP && item->op != part->item[index].op &&
-                            sx_lop_info_of(item->op)->operands[0] == 'A' &&
-                            item->addr == part->item[index].addr);
-    }
-    return shares;
-}
-
 /* Each instruction in which lanes meet or memory is touched, with a fault: the judge proves none of these programs. */
 START_TEST(test_faults)
 {
-    const sx_target *target = sx_target_find(NULL, "sm_80");
     uint32_t planted = 0;
     sx_judge *judge;
     ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
-    for (uint32_t fault = 0; fault < 3; fault++) {
-        bool by_warps = _i == 2;
-        node n = case_node(CASE_SOFTMAX, SX_F32, 3, by_warps ? 5000 : 200 + _i);
-        sx_row_pieces cut = sx_row_cut(5000, 4);
-        sx_schedule s;
-        sx_kernel *kernel;
-        sx_lowering what = {.name = "k", .schedule = &s, .analysis = analysis_of(&cx, &n)};
-        sx_schedule_row_wide(1, _i == 0 ? 4 : 2, &s);
-        if (by_warps) {
-            sx_schedule_row_warps(&cut, 4, &s);
-        }
-        ck_sx_ok(&cx, sx_target_lower(&cx, target, &what, &kernel));
-        ck_assert(is_proven(judge, &n, kernel));
-        sx_part *part = &kernel->part[0];
-        for (uint32_t i = 0; i < part->item_count; i++) {
-            sx_item item = part->item[i];
-            sx_addr addr = part->addr[item.addr];
-            if (item.kind == SX_ITEM_OP && !shares_address(part, i) &&
-                plant(fault, part, &part->item[i])) {
-                ck_assert_msg(!is_proven(judge, &n, kernel), "fault %u, item %u", fault, i);
-                planted++;
-            }
-            part->item[i] = item;
-            part->addr[item.addr] = addr;
-        }
+    bool by_warps = _i == 2;
+    node n = case_node(CASE_SOFTMAX, SX_F32, 3, by_warps ? 5000 : 200 + _i);
+    sx_row_pieces cut = sx_row_cut(5000, 4);
+    sx_schedule s;
+    sx_schedule_row_wide(1, _i == 0 ? 4 : 2, &s);
+    if (by_warps) {
+        sx_schedule_row_warps(&cut, 4, &s);
+    }
+    for (uint32_t fault = 0; fault < FAULTS; fault++) {
+        planted += fault != FAULT_PIECE ? plant_all(&cx, judge, &n, &s, fault) : 0;
     }
     ck_assert_uint_ge(planted, 30);
 }
@@ -467,7 +272,7 @@ START_TEST(test_barriers)
     sx_target_code code;
     sx_buf text;
     const uint8_t *result;
-    fill(&n, 3);
+    fill(&cx, &n, 3);
     sx_buf_init(&text, (size_t)1 << 24);
     sx_schedule_row_wide(1, 8, &s);
     sx_schedule_row_warps(&cut, 8, &s);
@@ -496,8 +301,6 @@ int main(void)
     tcase_add_loop_test(tcase, test_batches, 0, 3);
     tcase_add_loop_test(tcase, test_search, 0, 8);
     tcase_add_loop_test(tcase, test_faults, 0, 3);
-    tcase_add_loop_test(tcase, test_lines, 0, 2 * ACROSS_COUNT);
-    tcase_add_loop_test(tcase, test_lines_search, 0, 5);
     suite_add_tcase(suite, tcase);
     tcase = tcase_create("warps");
     tcase_add_checked_fixture(tcase, setup, teardown);
