@@ -9,6 +9,7 @@
 #include "client/assemble/assemble.h"
 #include "core/core.h"
 #include "core/ptx/ptx.h"
+#include "core/base/hash.h"
 #include "core/base/rng.h"
 #include "tests/client/assemble/families.h"
 #include "tests/core/ptx/forms.h"
@@ -85,7 +86,41 @@ END_TEST
 
 /* ---- kernels of every family ---- */
 
+#define KNOWN_MAX 4096
+#define TARGET_MAX 16
 static uint32_t texts;
+
+/* What was assembled already: devices of one architecture often have the same text, and assembling takes the time. */
+static struct {
+    uint64_t hash[2]; /* of the text */
+    char target[TARGET_MAX];
+    sx_span code;
+} known[KNOWN_MAX];
+static uint32_t known_count;
+
+static bool is_known(sx_span text, const char *target, sx_span *code)
+{
+    uint64_t hash[2] = {sx_hash64(text, 0), sx_hash64(text, 1)};
+    for (uint32_t i = 0; i < known_count; i++) {
+        if (memcmp(known[i].hash, hash, sizeof(hash)) == 0 &&
+            strcmp(known[i].target, target) == 0) {
+            *code = known[i].code;
+            return true;
+        }
+    }
+    return false;
+}
+
+static void keep(sx_span text, const char *target, sx_span code)
+{
+    uint8_t *copy = malloc(code.len);
+    ck_assert(copy != NULL && known_count < KNOWN_MAX && strlen(target) < TARGET_MAX);
+    memcpy(copy, code.ptr, code.len);
+    known[known_count].hash[0] = sx_hash64(text, 0);
+    known[known_count].hash[1] = sx_hash64(text, 1);
+    (void)snprintf(known[known_count].target, TARGET_MAX, "%s", target);
+    known[known_count++].code = (sx_span){copy, code.len};
+}
 
 /* In this process, which may die: it is the test's own. Whatever would be refused fails the test at once. */
 static sx_code assemble(void *self, sx_ctx *c, sx_span text, const char *target, sx_span *code)
@@ -93,6 +128,10 @@ static sx_code assemble(void *self, sx_ctx *c, sx_span text, const char *target,
     const sxa_options options = {.with = SXA_ANY};
     sxa_result result;
     (void)self;
+    texts++;
+    if (is_known(text, target, code)) {
+        return SX_OK;
+    }
     ck_sx_ok(c, sxa_assemble(c, text, target, &options, &result));
     ck_assert_uint_ge(result.record->kernel_count, 1);
     for (uint32_t k = 0; k < result.record->kernel_count; k++) {
@@ -103,8 +142,8 @@ static sx_code assemble(void *self, sx_ctx *c, sx_span text, const char *target,
                       kernel->stack_bytes);
     }
     ck_assert_uint_eq(result.failure_count, 0);
+    keep(text, target, result.cubin);
     *code = result.cubin;
-    texts++;
     return SX_OK;
 }
 
@@ -139,12 +178,27 @@ static const char *const devices[] = {
 };
 #define DEVICES 7 /* without tf32 */
 
-/* Every family x type x layout x target: all of them with SX_FAMILIES=all, else one of each family, by the seed. */
+static bool is_family(const char *name)
+{
+    bool is = false;
+    for (uint32_t i = 0; i < SX_COUNT(families); i++) {
+        is = is || strcmp(families[i].name, name) == 0;
+    }
+    return is;
+}
+
+/* Every family x type x layout x target: one of each family, by the seed. With SX_FAMILIES=all it is all of them, with
+ * the name of a family (SX_FAMILIES=sort) all of that one, and none of the others. */
 START_TEST(test_every_family_type_layout_and_target_assembles)
 {
     const family *f = &families[_i];
     const char *asked = getenv("SX_FAMILIES");
-    const bool all = asked != NULL && strcmp(asked, "all") == 0;
+    const bool named = asked != NULL && strcmp(asked, f->name) == 0;
+    const bool all = named || (asked != NULL && strcmp(asked, "all") == 0);
+    if (asked != NULL && !all) {
+        ck_assert_msg(is_family(asked), "SX_FAMILIES=%s: neither all nor a family's name", asked);
+        return;
+    }
     uint32_t count = 0, compiled = 0;
     sx_rng rng = {sx_test_seed() + (uint64_t)_i};
     for (uint32_t pass = 0; pass < 2; pass++) { /* the first one counts */
@@ -183,9 +237,13 @@ int main(void)
         return SX_TEST_SKIPPED;
     }
     Suite *suite = suite_create("client.assemble.families");
-    TCase *cases = tcase_create("families");
+    TCase *cases = tcase_create("forms");
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_every_form_assembles, 0, (int)SX_COUNT(machines));
+    tcase_set_timeout(cases, 300);
+    suite_add_tcase(suite, cases);
+    cases = tcase_create("families");
+    tcase_add_checked_fixture(cases, setup, teardown);
     tcase_set_timeout(cases, 3600); /* all of them, by hand */
     tcase_add_loop_test(cases, test_every_family_type_layout_and_target_assembles, 0,
                         (int)SX_COUNT(families));
