@@ -208,12 +208,16 @@ static uint32_t accumulator(sx_reference *r, const sx_instr *in, const section *
     sx_algebra *g = r->g;
     int64_t length = of->length;
     int64_t whole = length / lanes_of(r);
-    int64_t count = whole / ACCUMULATORS + (c < whole % ACCUMULATORS);
+    int64_t count = whole / ACCUMULATORS;
     uint32_t hole = sx_reference_hole(r);
     uint32_t next = hole;
     if (count > 0) {
         next = combine(r, in, hole, chunk_value(r, in, of, true, c));
         next = sx_term_close(g, hole, hole, next, loop_var(of->inner), count);
+    }
+    /* One step more: it joins the loop, but for products of i64, whose step is several operations. */
+    if (c < whole % ACCUMULATORS) {
+        next = combine(r, in, next, chunk_value(r, in, of, false, count * ACCUMULATORS + c));
     }
     if (length % lanes_of(r) != 0 && whole % ACCUMULATORS == c) {
         uint32_t value = in_tail ? chunk_value(r, in, of, false, whole) : identity(r, in);

@@ -143,6 +143,30 @@ START_TEST(test_rows)
 }
 END_TEST
 
+/* Every reducer of every type of numbers is proven whatever a row ends with; the step of a product of i64 is several instructions. */
+START_TEST(test_ends)
+{
+    static const int64_t lengths[] = {7, 33, 64, 200, 255, 4100};
+    sx_reducer reducer = (sx_reducer)_i;
+    for (uint32_t t = 0; t < SX_DTYPE_COUNT; t++) {
+        sx_ctx cx;
+        sx_judge *judge;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        ck_sx_ok(&cx, sx_judge_make(&cx, &judge));
+        for (uint32_t k = 0; t != SX_BOOL && k < SX_COUNT(lengths); k++) {
+            node n = sum_node(&cx, (sx_dtype)t, reducer, 2, lengths[k]);
+            sx_schedule s;
+            char what[64];
+            sx_schedule_row(32, analysis_of(&cx, &n)->lane_bytes, true, 1, 1, &s);
+            (void)snprintf(what, sizeof(what), "%s, reducer %d, length %lld",
+                           sx_dtype_name((sx_dtype)t), _i, (long long)lengths[k]);
+            expect_proven(&cx, judge, &n, &s, what);
+        }
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 START_TEST(test_softmax_and_norm)
 {
     for (uint32_t k = 0; k < 3; k++) {
@@ -205,6 +229,7 @@ int main(void)
     Suite *suite = suite_create("judge/warp");
     TCase *cases = tcase_create("warp");
     tcase_add_test(cases, test_rows);
+    tcase_add_loop_test(cases, test_ends, 0, SX_REDUCER_COUNT);
     tcase_add_test(cases, test_softmax_and_norm);
     tcase_add_test(cases, test_maps);
     tcase_add_test(cases, test_moves);
