@@ -567,6 +567,13 @@ const char *sx_cache_store_name(sx_cache_store_state state)
     return name[state];
 }
 
+sx_cache_store_state sx_cache_store_of(const sx_cache *cache, const char **error)
+{
+    SX_ASSERT(cache != NULL && error != NULL);
+    *error = cache->stats.error_text;
+    return cache->state;
+}
+
 void sx_cache_stats_of(sx_cache *cache, sx_cache_stats *stats)
 {
     *stats = cache->stats;

@@ -228,6 +228,9 @@ typedef enum {
     SX_STORE_DAMAGED, /* malformed: read what can be read, no writes; the next open starts a new one */
 } sx_cache_store_state;
 const char *sx_cache_store_name(sx_cache_store_state state); /* "none", "ok", ... */
+/* As sx_cache_stats_of has it, without its figures. *error: the text of the last error, empty: none; it is the cache's
+ * and changes with the next call. */
+sx_cache_store_state sx_cache_store_of(const sx_cache *cache, const char **error);
 
 typedef struct {
     sx_cache_store_state store;

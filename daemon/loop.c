@@ -242,10 +242,16 @@ static int run(process *p)
 }
 
 /* ---- command line ---- */
-static void print(sx_buf *buf)
+/* The exit status. */
+static int print(sx_buf *buf)
 {
-    (void)fwrite(buf->ptr, 1, buf->len, stdout);
+    bool arrived = fwrite(buf->ptr, 1, buf->len, stdout) == buf->len && fflush(stdout) == 0;
+    if (!arrived) {
+        (void)fprintf(stderr, "symplexd: standard output: cannot be written: %s\n",
+                      strerror(errno));
+    }
     sx_buf_fini(buf);
+    return arrived ? EXIT_SUCCESS : sx_code_exit(SX_INPUT);
 }
 
 static int act(process *p)
@@ -261,8 +267,7 @@ static int act(process *p)
     case SXD_CHECK_CONFIG: sx_buf_put_text(&buf, "configuration is valid\n"); break;
     case SXD_PRINT_CONFIG: sxd_config_print(&p->base.config, &buf); break;
     }
-    print(&buf);
-    return EXIT_SUCCESS;
+    return print(&buf);
 }
 
 int sxd_main(int argc, char **argv, const sxd_backend *backend)

@@ -197,7 +197,7 @@ void sxd_search_open(sxd_service *service)
     if (code != SX_OK) {
         char quoted[SXD_QUOTE_MAX];
         (void)snprintf(service->search_error, sizeof(service->search_error), "%s", cx.error.text);
-        sxd_log(code == SX_UNIMPLEMENTED ? SXD_INFO : SXD_ERROR, "search-db", "error=%s",
+        sxd_log(service->backend->lanes == NULL ? SXD_INFO : SXD_ERROR, "search-db", "error=%s",
                 sxd_quote(quoted, sx_span_of(cx.error.text)));
         sx_search_db_close(service->search_db);
         service->search_db = NULL;

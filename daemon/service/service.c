@@ -41,12 +41,28 @@ uint32_t sxd_service_strike(sxd_service *service, const sx_key *key, const char 
     return code == SX_OK ? strikes.count : 0;
 }
 
+/* The log tells every change: a store that fails costs nobody an answer, and would be noticed by nobody. */
+static void log_store(sxd_service *service)
+{
+    const char *error;
+    sx_cache_store_state state = sx_cache_store_of(service->cache, &error);
+    if (state == service->cache_logged) {
+        return;
+    }
+    bool fine = state == SX_STORE_OK || state == SX_STORE_NONE;
+    char quoted[SXD_QUOTE_MAX];
+    sxd_log(fine ? SXD_INFO : SXD_ERROR, "cache-store", "state=%s error=%s",
+            sx_cache_store_name(state), fine ? "none" : sxd_quote(quoted, sx_span_of(error)));
+    service->cache_logged = state;
+}
+
 void sxd_service_tick_cache(sxd_service *service)
 {
     if (service->base->phase == SXD_DOWN) {
         return;
     }
     uint64_t next_us = sx_cache_tick(service->cache);
+    log_store(service);
     if (next_us == UINT64_MAX) {
         (void)uv_timer_stop(&service->cache_timer);
     } else {
@@ -170,6 +186,8 @@ static sx_code open_cache(sx_ctx *cx, sxd_service *service)
         return SX_FAIL(cx, SX_SYSTEM, "loop: handles cannot be opened");
     }
     SX_TRY(sx_cache_open(cx, &cache, &service->cache));
+    service->cache_logged = SX_STORE_OK;
+    log_store(service);
     remove_old_modules(cx, service);
     return SX_OK;
 }

@@ -181,7 +181,8 @@ struct sxd_service {
     sxd_search *guests;     /* its lanes hold steps of other daemons; NULL: none can come */
     /* Operations on search.db that failed for want of room, and are tried again. */
     struct sxd_op *op_retries;
-    bool store_failing; /* the last operation found no room, and the log says so */
+    bool store_failing;                /* the last operation found no room, and the log says so */
+    sx_cache_store_state cache_logged; /* the state of the cache's store that the log told last */
     /* Guards search_db: a pool thread holds it while an operation runs, and the loop to close the store. */
     uv_mutex_t search_lock;
     struct sx_search_db *search_db;       /* NULL: there is none */

@@ -1,8 +1,10 @@
 """What the daemon survives: hostile bytes, clients that vanish, workers that die, a full disk, kill -9, a
 second daemon."""
+import contextlib
 import random
 import resource
 import shutil
+import sqlite3
 import subprocess
 import tempfile
 from wire import *
@@ -349,6 +351,8 @@ def test_full_disk():
             modules[ir] = client.compile(ir)["module"]
         until(lambda: client.call("status")["counters"]["cache_errors"] > 0, "the store has noticed")
         assert client.call("status")["store"] == "failing"
+        until(lambda: "level=error ev=cache-store state=failing error=" in daemon.log_text(), "the log tells it")
+        assert daemon.log_text().count("ev=cache-store") == 1, daemon.log_text() # once, however often it is tried
         for ir, module in modules.items(): # the memory tier goes on
             assert client.compile(ir)["module"] == module
         assert client.call("ready")["ready"]
@@ -365,6 +369,25 @@ def test_full_disk():
                 assert ir not in programs[:3]
         print("after a full disk: %d of %d modules are on it" % (hits, len(modules)))
         assert hits >= 3 and client.call("cache.verify")["bad"] == 0
+    shutil.rmtree(root)
+
+
+def test_store_of_a_newer_version():
+    with Daemon() as daemon, daemon.client() as client:
+        client.compile("echo older")
+        daemon.own_root = False
+        root = daemon.root
+    for name, table in (("cache.db", "entry"), ("search.db", "search")):
+        with contextlib.closing(sqlite3.connect(next(root.rglob(name)))) as store:
+            assert store.execute("SELECT count(*) FROM " + table).fetchone()[0] == (name == "cache.db")
+            store.execute("PRAGMA user_version = 1000")
+    with Daemon("--log-level", "0", root=root) as daemon, daemon.client() as client: # works from memory, and says why
+        assert client.call("status")["store"] == "newer"
+        tiers = [client.compile("echo older")["tier"] for _ in range(2)]
+        assert tiers == ["none", "ram"], tiers
+        log = daemon.log_text()
+        assert log.count("ev=cache-store state=newer error=") == 1 and "of a newer version" in log, log
+        assert "level=error ev=search-db error=\"search.db: version 1000, at most" in log, log
     shutil.rmtree(root)
 
 
