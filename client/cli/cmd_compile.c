@@ -254,7 +254,9 @@ static sx_code report(sxc_cli *cli, const char *schema, const char *path, size_t
     sxc_human_ns((double)(sxc_now_us() - cli->start_us) * 1e3, waited);
     sxc_human_ns((double)info->cost_us * 1e3, cost);
     (void)fprintf(stderr, "%s: %s, key %.12s, ", path, bytes, key);
-    if (info->met) {
+    if (info->met && sx_key_equal(&info->met_key, &info->key)) {
+        (void)fprintf(stderr, "its search was stored already, for other options or extents; ");
+    } else if (info->met) {
         (void)fprintf(stderr, "equal to the stored program %.12s (%s); ", met,
                       info->rules[0] != '\0' ? info->rules : "the same terms");
     } else if (hit) {

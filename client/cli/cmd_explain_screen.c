@@ -414,6 +414,28 @@ static void count_rules(rule *rules, uint32_t *count, sx_span names)
     }
 }
 
+/* A stored program that this one equals; its key under the options of this request is that of the module where it is
+ * the same program, stored for other options or extents. */
+static void put_meeting(screen *s, const sx_module_rewrite *rewrite)
+{
+    sx_key key;
+    char own[SX_KEY_TEXT_SIZE];
+    sx_span stored = text_of(s, rewrite->after);
+    size_t head = strlen("stored program ");
+    memcpy(key.byte, s->module->info->key, sizeof(key.byte));
+    sx_key_print(&key, own);
+    if (stored.len >= head + strlen(own) && memcmp(stored.ptr + head, own, strlen(own)) == 0) {
+        sx_buf_put_text(s->out,
+                        "known      the search was stored already, for other options or extents\n");
+        return;
+    }
+    sx_buf_put_text(s->out, "equal to   ");
+    sxc_put_plain(s->out, stored);
+    sx_buf_put_text(s->out, " by ");
+    put_cut(s->out, text_of(s, rewrite->rule), 80);
+    sx_buf_put_u8(s->out, '\n');
+}
+
 static sx_code put_rules(screen *s)
 {
     const sx_module *module = s->module;
@@ -429,11 +451,7 @@ static sx_code put_rules(screen *s)
     for (uint64_t i = 0; i < module->rewrite_count; i++) {
         const sx_module_rewrite *rewrite = &module->rewrite[i];
         if (sx_span_is(text_of(s, rewrite->before), "this program")) {
-            sx_buf_put_text(s->out, "equal to   ");
-            sxc_put_plain(s->out, text_of(s, rewrite->after));
-            sx_buf_put_text(s->out, " by ");
-            put_cut(s->out, text_of(s, rewrite->rule), 80);
-            sx_buf_put_u8(s->out, '\n');
+            put_meeting(s, rewrite);
         } else if (!sx_span_is(text_of(s, rewrite->rule), "part")) {
             count_rules(rules, &count, text_of(s, rewrite->rule));
             steps++;

@@ -1140,6 +1140,10 @@ def test_service_commands():
         assert "its module" in sx("explain", TMP / "u.sxm").stdout.decode()
         found = ask("compile", other, "--daemon-only", "-d", "n=8", "-o", TMP / "u.sxm", schema="compile")
         assert found["rules"] == "subtract-negate" and found["met"] and not found["hit"], found
+        said = sx("compile", source, "--daemon-only", "-d", "n=7", "-o", TMP / "u.sxm", socket=daemon.path).stderr
+        assert b"its search was stored already" in said and b"equal to" not in said, said
+        said = sx("explain", TMP / "u.sxm").stdout
+        assert b"known      the search was stored already" in said and b"equal to" not in said, said
         entries = {row["kind"]: row["key"] for row in ask("cache", "ls", schema="cache_list_result")["entries"]}
         for kind in ("module", "egraph"):
             assert b"digraph" in sx("egraph", entries[kind], socket=daemon.path).stdout, entries
