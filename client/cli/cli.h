@@ -67,8 +67,14 @@ const sxc_command *sxc_find_command(int argc, char *const *argv, int *words);
 /* Fails with SX_USAGE; the text names the command that is spelled most like the given one, or the words that may stand
  * behind it. */
 sx_code sxc_unknown_command(sx_ctx *cx, const char *given);
+/* Is it a command of two words, the first of which is `word`? */
+bool sxc_begins_with_word(const sxc_command *command, const char *word);
+/* Do commands of two words begin with this one, as `cache ls` does with "cache"? */
+bool sxc_has_group(const char *word);
 void sxc_print_command_help(const sxc_command *command);
 sx_code sxc_print_overview(sxc_cli *cli);
+/* The commands that begin with `word`. */
+sx_code sxc_print_group(sxc_cli *cli, const char *word);
 
 static inline bool sxc_given(const sxc_cli *cli, sxc_option option)
 {

@@ -28,6 +28,16 @@ static void print_examples(const sxc_command *command)
     }
 }
 
+/* A line for each command; `group` not NULL: those alone that have it as their first word. */
+static void print_commands(const char *group)
+{
+    for (uint32_t i = 0; i < sxc_command_count; i++) {
+        if (group == NULL || sxc_begins_with_word(&sxc_commands[i], group)) {
+            printf("  %-14s %s\n", sxc_commands[i].name, sxc_commands[i].help);
+        }
+    }
+}
+
 void sxc_print_command_help(const sxc_command *command)
 {
     printf("usage: symplex-client %s%s%s [options]\n\n%s\n\n", command->name,
@@ -44,6 +54,10 @@ void sxc_print_command_help(const sxc_command *command)
         printf("  %-28s %s%s\n", left, row->help, row->repeated ? " (may be repeated)" : "");
     }
     print_examples(command);
+    if (sxc_has_group(command->name)) {
+        printf("\nalso:\n");
+        print_commands(command->name);
+    }
 }
 
 static void command_json(const sxc_command *command, sx_buf *json)
@@ -67,7 +81,8 @@ static void command_json(const sxc_command *command, sx_buf *json)
     sxc_json_close(json, ']');
 }
 
-static sx_code put_json(sxc_cli *cli, const sxc_command *only)
+/* `only` not NULL: that command; else all of them, or those of `group`. */
+static sx_code put_json(sxc_cli *cli, const sxc_command *only, const char *group)
 {
     sx_buf json;
     sx_buf_init(&json, (size_t)1 << 20);
@@ -77,6 +92,9 @@ static sx_code put_json(sxc_cli *cli, const sxc_command *only)
     } else {
         sxc_json_open(&json, "commands", '[');
         for (uint32_t i = 0; i < sxc_command_count; i++) {
+            if (group != NULL && !sxc_begins_with_word(&sxc_commands[i], group)) {
+                continue;
+            }
             sxc_json_open(&json, NULL, '{');
             command_json(&sxc_commands[i], &json);
             sxc_json_close(&json, '}');
@@ -92,15 +110,24 @@ static sx_code put_json(sxc_cli *cli, const sxc_command *only)
 sx_code sxc_print_overview(sxc_cli *cli)
 {
     if (cli->json) {
-        return put_json(cli, NULL);
+        return put_json(cli, NULL, NULL);
     }
     printf("usage: symplex-client COMMAND [options] [arguments]\n\n");
-    for (uint32_t i = 0; i < sxc_command_count; i++) {
-        printf("  %-14s %s\n", sxc_commands[i].name, sxc_commands[i].help);
-    }
+    print_commands(NULL);
     printf("\nEvery command takes --help and --json. Exit status: 0 done, 1 the answer is no, 2 "
            "usage, 3 no daemon,\n"
            "4 refused input, 5 budget, busy or timeout, 6 broken, 130 interrupted.\n");
+    return SX_OK;
+}
+
+sx_code sxc_print_group(sxc_cli *cli, const char *word)
+{
+    if (cli->json) {
+        return put_json(cli, NULL, word);
+    }
+    printf("usage: symplex-client %s COMMAND [options] [arguments]\n\n", word);
+    print_commands(word);
+    printf("\n'symplex-client help %s COMMAND' has the options of one.\n", word);
     return SX_OK;
 }
 
@@ -330,11 +357,14 @@ sx_code sxc_cmd_help(sxc_cli *cli)
     }
     int taken;
     const sxc_command *command = sxc_find_command(1 + (int)cli->argument_count, words, &taken);
+    if (command == NULL && cli->argument_count == 1 && sxc_has_group(cli->argument[0])) {
+        return sxc_print_group(cli, cli->argument[0]);
+    }
     if (command == NULL) {
         return sxc_unknown_command(cli->cx, cli->argument[0]);
     }
     if (cli->json) {
-        return put_json(cli, command);
+        return put_json(cli, command, NULL);
     }
     sxc_print_command_help(command);
     return SX_OK;

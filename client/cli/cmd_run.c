@@ -63,13 +63,18 @@ static sx_code check_names(session *s, sxc_option option, sx_module_place place)
     for (uint32_t i = 0; i < values->count; i++) {
         const char *equals = strchr(values->value[i], '=');
         size_t length = equals != NULL ? (size_t)(equals - values->value[i]) : 0;
-        if (equals == NULL ||
-            sxr_find(s->program, place, (sx_span){(const uint8_t *)values->value[i], length}) ==
-                UINT32_MAX) {
+        sx_span name = {(const uint8_t *)values->value[i], length};
+        const char *wrong = NULL;
+        if (equals == NULL || equals[1] == '\0') {
+            wrong = "not of the form NAME=FILE.npy";
+        } else if (sxr_find(s->program, place, name) == UINT32_MAX) {
+            wrong = "the module has none of that name";
+        } else if (file_for(values, name) != equals + 1) {
+            wrong = "a second file for the same name";
+        }
+        if (wrong != NULL) {
             return SX_FAIL(s->cli->cx, SX_USAGE, "--%s %.80s: %s", sxc_options[option].name,
-                           values->value[i],
-                           equals == NULL ? "not of the form NAME=FILE.npy"
-                                          : "the module has none of that name");
+                           values->value[i], wrong);
         }
     }
     return SX_OK;

@@ -1,4 +1,5 @@
 /* main.c - symplex-client: finds the command, parses its options, prints its error. */
+#include <errno.h>
 #include <getopt.h>
 #include <signal.h>
 #include <stdio.h>
@@ -65,6 +66,12 @@ static uint32_t distance(const char *a, const char *b)
     return row[m];
 }
 
+/* Is a word at this distance what was meant? Else it is no slip of the fingers. */
+static bool is_a_slip(const char *given, uint32_t least)
+{
+    return least <= (strlen(given) + 1) / 2;
+}
+
 const sxc_command *sxc_find_command(int argc, char *const *argv, int *words)
 {
     for (*words = argc > 2 ? 2 : argc - 1; *words > 0; (*words)--) {
@@ -80,20 +87,31 @@ const sxc_command *sxc_find_command(int argc, char *const *argv, int *words)
     return NULL;
 }
 
+bool sxc_begins_with_word(const sxc_command *command, const char *word)
+{
+    size_t n = strlen(word);
+    return strncmp(command->name, word, n) == 0 && command->name[n] == ' ';
+}
+
 /* The commands of two words whose first is `given`, as "show, dump, check"; their number. */
 static uint32_t second_words(const char *given, char *list, size_t size)
 {
-    size_t n = strlen(given), used = 0;
+    size_t used = 0;
     uint32_t count = 0;
     for (uint32_t i = 0; i < sxc_command_count; i++) {
-        const char *name = sxc_commands[i].name;
-        if (strncmp(name, given, n) == 0 && name[n] == ' ' && used < size) {
+        if (sxc_begins_with_word(&sxc_commands[i], given) && used < size) {
             used += (size_t)snprintf(list + used, size - used, "%s%s", count > 0 ? ", " : "",
-                                     name + n + 1);
+                                     sxc_commands[i].name + strlen(given) + 1);
             count++;
         }
     }
     return count;
+}
+
+bool sxc_has_group(const char *word)
+{
+    char list[256];
+    return second_words(word, list, sizeof(list)) > 0;
 }
 
 sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
@@ -114,7 +132,7 @@ sx_code sxc_unknown_command(sx_ctx *cx, const char *given)
             (void)snprintf(best, sizeof(best), "%s", first);
         }
     }
-    if (least <= (strlen(given) + 1) / 2) { /* else it is no slip of the fingers */
+    if (is_a_slip(given, least)) {
         sx_hint(cx, "The nearest command is '%s'; 'symplex-client help' lists all.", best);
     } else {
         sx_hint(cx, "'symplex-client help' lists all commands.");
@@ -176,8 +194,12 @@ static sx_code unknown_option(sx_ctx *cx, const sxc_command *command, const char
             best = i;
         }
     }
-    sx_hint(cx, "The nearest option is --%s; 'symplex-client help %s' lists all.",
-            sxc_options[best].name, command->name);
+    if (is_a_slip(name, distance(name, sxc_options[best].name))) {
+        sx_hint(cx, "The nearest option is --%s; 'symplex-client help %s' lists all.",
+                sxc_options[best].name, command->name);
+    } else {
+        sx_hint(cx, "'symplex-client help %s' lists all options.", command->name);
+    }
     return SX_FAIL(cx, SX_USAGE, "'%s' has no option %.60s", command->name, given);
 }
 
@@ -247,8 +269,8 @@ static sx_code parse(sxc_cli *cli, const sxc_command *command, int argc, char **
         if (cli->argument_count == command->most ||
             cli->argument_count == SX_COUNT(cli->argument)) {
             return SX_FAIL(cli->cx, SX_USAGE,
-                           "'%s' takes at most %u arguments; '%.60s' is one too many",
-                           command->name, command->most, argv[i]);
+                           "'%s' takes at most %u argument%s; '%.60s' is one too many",
+                           command->name, command->most, command->most == 1 ? "" : "s", argv[i]);
         }
         cli->argument[cli->argument_count++] = argv[i];
     }
@@ -270,8 +292,12 @@ static void put_plain(const char *text)
     (void)fputc('\n', stderr);
 }
 
-static int finish(const sx_ctx *cx, sx_code code, bool json)
+static int finish(sx_ctx *cx, sx_code code, bool json)
 {
+    if (code == SX_OK &&
+        (fflush(stdout) != 0 || ferror(stdout) != 0)) { /* printed, and not arrived */
+        code = SX_FAIL(cx, SX_INPUT, "standard output: cannot be written: %s", strerror(errno));
+    }
     if (code == SX_OK) {
         return 0;
     }
@@ -297,6 +323,15 @@ static int finish(const sx_ctx *cx, sx_code code, bool json)
     return sx_code_exit(code);
 }
 
+static bool asks_for_help(int argc, char **argv)
+{
+    bool asks = false;
+    for (int i = 1; i < argc; i++) {
+        asks = asks || strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0;
+    }
+    return asks;
+}
+
 int main(int argc, char **argv)
 {
     static sx_ctx cx;
@@ -309,9 +344,12 @@ int main(int argc, char **argv)
     for (int i = 1; i < argc; i++) { /* errors of the command line are told as JSON too */
         cli.json = cli.json || strcmp(argv[i], "--json") == 0;
     }
-    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+    if (argc < 2) {
         (void)sxc_print_overview(&cli);
-        return argc < 2 ? sx_code_exit(SX_USAGE) : 0;
+        return sx_code_exit(SX_USAGE);
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        return finish(&cx, sxc_print_overview(&cli), false);
     }
     if (strcmp(argv[1], "--version") == 0) {
         return finish(&cx, sxc_cmd_version(&cli), false);
@@ -323,13 +361,16 @@ int main(int argc, char **argv)
     }
     const sxc_command *command = sxc_find_command(argc - leading, argv + leading, &words);
     if (command == NULL) {
-        return finish(&cx, sxc_unknown_command(&cx, argv[leading + 1]), cli.json);
+        const char *word = argv[leading + 1];
+        code = asks_for_help(argc, argv) && sxc_has_group(word) ? sxc_print_group(&cli, word)
+                                                                : sxc_unknown_command(&cx, word);
+        return finish(&cx, code, cli.json);
     }
     command_first(argv, leading, words);
     code = parse(&cli, command, argc - words, argv + words);
     if (code == SX_OK && sxc_given(&cli, SXC_HELP)) {
         sxc_print_command_help(command);
-        return 0;
+        return finish(&cx, SX_OK, false);
     }
     code = code == SX_OK ? command->run(&cli) : code;
     int status = finish(&cx, code, cli.json && !cli.printed);

@@ -50,6 +50,18 @@ static bool begins(sx_span text, const char *prefix)
     return text.len >= length && memcmp(text.ptr, prefix, length) == 0;
 }
 
+/* How much of `text` is its first value, as '>f4' is of "'>f4', 'fortran_order': ..."; at most 24 bytes. */
+static int quoted_length(sx_span text)
+{
+    int length = 0;
+    bool quoted = text.len > 0 && text.ptr[0] == '\'';
+    while (length < 24 && (size_t)length < text.len &&
+           !(quoted && length > 0 && text.ptr[length - 1] == '\'' && length > 1)) {
+        length++;
+    }
+    return length;
+}
+
 static sx_code parse_kind(sx_ctx *cx, const char *name, sx_span text, sxc_npy *array)
 {
     for (uint32_t i = 0; i < SX_COUNT(kinds); i++) {
@@ -61,10 +73,11 @@ static sx_code parse_kind(sx_ctx *cx, const char *name, sx_span text, sxc_npy *a
             return SX_OK;
         }
     }
+    sx_hint(cx, "NumPy converts, as with x.astype('<f4').");
     return SX_FAIL(cx, SX_INPUT,
                    "%s: element type %.*s; read are <f8 <f4 <f2 <i8 <i4 <i2 i1 <u8 <u4 "
                    "<u2 u1 b1 V2 V1",
-                   name, (int)sx_min_i64((int64_t)text.len, 12), (const char *)text.ptr);
+                   name, quoted_length(text), (const char *)text.ptr);
 }
 
 static sx_code parse_shape(sx_ctx *cx, const char *name, sx_span text, sx_type *type)
@@ -116,6 +129,7 @@ sx_code sxc_npy_parse(sx_ctx *cx, const char *name, sx_span file, sxc_npy *array
     }
     sx_span header = {file.ptr + start, length};
     if (!begins(value_of(header, "fortran_order"), "False")) {
+        sx_hint(cx, "numpy.ascontiguousarray puts the elements into C order.");
         return SX_FAIL(cx, SX_INPUT, "%s: not in C order", name);
     }
     SX_TRY(parse_kind(cx, name, value_of(header, "descr"), array));

@@ -112,8 +112,7 @@ static int step_down(sx_ctx *cx, const char *location, int from, const char *nam
         sx_hint(cx, "Data of a model lies in its folder or below; copy the file there.");
         (void)SX_FAIL(cx, SX_INPUT, "external file '%s': %s is a symbolic link", location, name);
     } else if (fd < 0) {
-        (void)SX_FAIL(cx, error == ENOENT ? SX_ABSENT : SX_INPUT, "external file '%s': %s: %s",
-                      location, name, strerror(error));
+        (void)SX_FAIL(cx, SX_INPUT, "external file '%s': %s: %s", location, name, strerror(error));
     }
     (void)close(from);
     return fd;

@@ -429,7 +429,7 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
 {
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY); /* waits for no FIFO */
     if (fd < 0) {
-        return SX_FAIL(cx, errno == ENOENT ? SX_INPUT : SX_SYSTEM, "%s: %s", path, strerror(errno));
+        return SX_FAIL(cx, SX_INPUT, "%s: %s", path, strerror(errno));
     }
     struct stat status;
     void *mapping = MAP_FAILED;
@@ -446,8 +446,9 @@ sx_code sxr_open_file(sx_ctx *cx, const char *path, const sxr_options *options,
         }
     }
     (void)close(fd);
-    return code != SX_OK ? code
-                         : open_mapping(cx, mapping, (size_t)status.st_size, options, program);
+    SX_TRY(code);
+    code = open_mapping(cx, mapping, (size_t)status.st_size, options, program);
+    return code == SX_OK ? SX_OK : sx_fail_in(cx, "%s", path);
 }
 
 /* What opening has made of weights that nobody has in memory any more; no run changes it. */

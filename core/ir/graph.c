@@ -132,12 +132,19 @@ const sx_attr *sx_attr_normal(sx_op op, const sx_attr *attr, sx_attr *made)
     return made;
 }
 
-/* "node 7 (%2 "x", %5)" in front of the message. */
-static sx_code fail_at_node(sx_ctx *cx, const sx_graph *graph, const sx_node_id *input,
-                            uint32_t input_count, uint32_t node)
+/* "node 7 (%2 "x", %5)" in front of the message; "node 0 ("x")" for a parameter. */
+static sx_code fail_at_node(sx_ctx *cx, const sx_graph *graph, sx_op op, const sx_attr *attr,
+                            const sx_node_id *input, uint32_t input_count, uint32_t node)
 {
     char list[256] = "";
     size_t used = 0;
+    if (op == SX_OP_PARAMETER && (attr->present & SX_A(name)) != 0) {
+        sx_short own = sx_short_name(attr->name);
+        return sx_fail_in(cx, "node %u (\"%s\")", node, own.text);
+    }
+    if (input_count == 0) {
+        return sx_fail_in(cx, "node %u", node);
+    }
     for (uint32_t k = 0; k < input_count && k < 4 && used < sizeof(list) - 1; k++) {
         int more =
             snprintf(list + used, sizeof(list) - used, "%s%%%u", k > 0 ? ", " : "", input[k].i);
@@ -173,7 +180,7 @@ static sx_code infer_node(sx_ctx *cx, const sx_graph *graph, sx_graph *grows, sx
     sx_code code = grows != NULL ? sx_infer_over(cx, grows, op, attr, operand, input_count, type)
                                  : sx_infer_type(cx, graph->symbol, graph->symbol_count, op, attr,
                                                  operand, input_count, type);
-    return code == SX_OK ? code : fail_at_node(cx, graph, input, input_count, node);
+    return code == SX_OK ? code : fail_at_node(cx, graph, op, attr, input, input_count, node);
 }
 
 static sx_code append(sx_ctx *cx, sx_graph *graph, const sx_node *node, const sx_node_id *input,

@@ -84,6 +84,9 @@ static bool padded_type(const sx_price_subject *s, sx_type *padded)
     return ok;
 }
 
+static sx_code price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                          uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost);
+
 /* A window with padding is two kernels: one pads, one walks the result. */
 static sx_code price_padded(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
                             uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
@@ -102,7 +105,7 @@ static sx_code price_padded(sx_ctx *cx, const sx_device *device, const sx_symbol
     }
     walk.attr = &attr;
     walk.input = input;
-    SX_TRY(sx_price_node(cx, device, symbols, symbol_count, &walk, cost));
+    SX_TRY(price_node(cx, device, symbols, symbol_count, &walk, cost));
     double bytes = sx_cost_bytes(symbols, symbol_count, &s->input[0]) +
                    sx_cost_bytes(symbols, symbol_count, &input[0]);
     cost->bytes += bytes;
@@ -122,8 +125,8 @@ static bool has_padding(const sx_price_subject *s)
     return any;
 }
 
-sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
-                      uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
+static sx_code price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                          uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
 {
     int64_t value[SX_SYMBOLS_MAX];
     SX_ASSERT(symbol_count <= SX_SYMBOLS_MAX);
@@ -150,6 +153,29 @@ sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symb
     code = code == SX_OK ? price_fused(cx, device, value, s, &lifted, cost) : SX_OK;
     sx_ctx_fini(&scratch);
     return code;
+}
+
+/* "dot_general of f32[4, 8], f32[8, 4]" in front of the message: the program has no other name for it. */
+static sx_code fail_in_node(sx_ctx *cx, const sx_symbol *symbols, uint32_t symbol_count,
+                            const sx_price_subject *s)
+{
+    sx_buf types;
+    sx_buf_init(&types, 256);
+    for (uint32_t k = 0; k < s->input_count && k < 3; k++) {
+        sx_buf_put_text(&types, k > 0 ? ", " : "");
+        sx_type_print(&s->input[k], symbols, symbol_count, &types);
+    }
+    sx_code code = sx_fail_in(cx, "%s of %.*s", sx_op_info_of(s->op)->name, (int)types.len,
+                              (const char *)types.ptr);
+    sx_buf_fini(&types);
+    return code;
+}
+
+sx_code sx_price_node(sx_ctx *cx, const sx_device *device, const sx_symbol *symbols,
+                      uint32_t symbol_count, const sx_price_subject *s, sx_cost *cost)
+{
+    sx_code code = price_node(cx, device, symbols, symbol_count, s, cost);
+    return code == SX_LIMIT ? fail_in_node(cx, symbols, symbol_count, s) : code;
 }
 
 sx_code sx_price_program(sx_ctx *cx, const sx_device *device, const sx_graph *graph, sx_cost *sum)
