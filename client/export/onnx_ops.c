@@ -184,6 +184,23 @@ static sx_code write_divide(sx_ow *w)
     return SX_OK;
 }
 
+/* The standard has shifts of numbers without a sign alone. */
+static sx_code write_shift(sx_ow *w)
+{
+    sx_op op = sx_ow_node(w)->op;
+    sx_dtype dtype = sx_ow_type(w, 0)->dtype;
+    if (dtype != SX_U8 || op == SX_OP_SHIFT_RIGHT_ARITHMETIC) {
+        return refuse_dtype(w, dtype);
+    }
+    sx_ow_begin(w);
+    sx_ow_input(w, read_operand(w, 0));
+    sx_ow_input(w, read_operand(w, 1));
+    sx_pb_attr_text(&w->part, "direction", op == SX_OP_SHIFT_LEFT ? "LEFT" : "RIGHT");
+    w->name[w->at] = sx_ow_result(w);
+    sx_ow_end(w, "BitShift", w->name[w->at]);
+    return SX_OK;
+}
+
 static sx_code write_rsqrt(sx_ow *w)
 {
     if (!has(FLOATS, sx_ow_type(w, 0)->dtype)) {
@@ -396,6 +413,9 @@ sx_code sx_ow_write_node(sx_ow *w)
     case SX_OP_COMPARE: return write_compare(w);
     case SX_OP_DIVIDE:
     case SX_OP_REMAINDER: return write_divide(w);
+    case SX_OP_SHIFT_LEFT:
+    case SX_OP_SHIFT_RIGHT_ARITHMETIC:
+    case SX_OP_SHIFT_RIGHT_LOGICAL: return write_shift(w);
     case SX_OP_RSQRT: return write_rsqrt(w);
     case SX_OP_CONVERT: return write_convert(w);
     case SX_OP_REDUCE: return write_reduce(w);

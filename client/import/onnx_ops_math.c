@@ -65,6 +65,25 @@ sx_code sx_ox_binary(sx_ox *im)
     return sx_ox_set(im, 0, sx_ox_bin(im, (sx_op)im->entry->arg, a, sx_ox_in(im, 1)));
 }
 
+/* Of numbers without a sign; by more places than they have bits: all bits are gone. */
+sx_code sx_ox_bit_shift(sx_ox *im)
+{
+    sx_span direction;
+    SX_TRY(sx_ox_attr_text(im, "direction", "", &direction));
+    bool left = sx_span_is(direction, "LEFT");
+    if (!left && !sx_span_is(direction, "RIGHT")) {
+        return SX_OX_FAIL(im, SX_INPUT, "direction is neither LEFT nor RIGHT");
+    }
+    sx_node_id a = sx_ox_in(im, 0);
+    SX_TRY(im->code);
+    if (sx_ox_type(im, a)->dtype != SX_U8) {
+        return SX_OX_FAIL(im, SX_INPUT, "input 0 is %s, not u8",
+                          sx_dtype_name(sx_ox_type(im, a)->dtype));
+    }
+    sx_op op = left ? SX_OP_SHIFT_LEFT : SX_OP_SHIFT_RIGHT_LOGICAL;
+    return sx_ox_set(im, 0, sx_ox_bin(im, op, a, sx_ox_in(im, 1)));
+}
+
 sx_code sx_ox_variadic(sx_ox *im)
 {
     bool done = false;

@@ -179,6 +179,9 @@ uint64_t sx_pair_apply(sx_op op, bool is_float, uint64_t x, uint64_t y)
     case SX_OP_OR:
     case SX_OP_XOR: return of_p(x) <= of_p(y) ? scatter(op, x, y) : scatter(op, y, x);
     case SX_OP_POWER:
+    case SX_OP_SHIFT_LEFT:
+    case SX_OP_SHIFT_RIGHT_ARITHMETIC:
+    case SX_OP_SHIFT_RIGHT_LOGICAL:
     case SX_OP_RANDOM_BITS:
     case SX_OP_REMAINDER: return scatter(op, x, y);
     default: return apply_unary(op, x);

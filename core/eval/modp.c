@@ -106,7 +106,7 @@ uint64_t sx_residue_apply(sx_op op, bool is_float, uint64_t x, uint64_t y)
     case SX_OP_OR:
     case SX_OP_XOR: return commuting(op, x, y);
     }
-    return scatter(op, x, y); // power, remainder, random_bits
+    return scatter(op, x, y); // power, remainder, shifts, random_bits
 }
 
 uint64_t sx_residue_convert(sx_dtype from, sx_dtype to, uint64_t x)

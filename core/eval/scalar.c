@@ -135,7 +135,32 @@ static uint64_t random_bits(uint64_t counter, uint64_t key)
     return c[0] | (uint64_t)c[1] << 32;
 }
 
-static uint64_t apply_int(sx_op op, int64_t x, int64_t y)
+/* A number as 64 bits with what stands for the bits above its own: copies of the highest one, or zeros. */
+static uint64_t widened(sx_dtype dtype, uint64_t x, bool with_sign)
+{
+    uint32_t above = 64 - 8 * sx_dtype_bytes(dtype);
+    uint64_t low = x << above >> above;
+    bool is_negative = (low << above) >> 63 != 0;
+    return with_sign && is_negative && above > 0 ? low | UINT64_MAX << (64 - above) : low;
+}
+
+/* By the number of places that y has as an unsigned number. */
+static uint64_t shift(sx_op op, sx_dtype dtype, uint64_t x, uint64_t y)
+{
+    bool with_sign = op == SX_OP_SHIFT_RIGHT_ARITHMETIC;
+    uint64_t places = widened(dtype, y, false);
+    x = widened(dtype, x, with_sign);
+    uint64_t fill = with_sign && x >> 63 != 0 ? UINT64_MAX : 0;
+    if (places >= 8 * sx_dtype_bytes(dtype)) {
+        return fill;
+    }
+    if (op == SX_OP_SHIFT_LEFT) {
+        return x << places;
+    }
+    return places == 0 ? x : x >> places | fill << (64 - places);
+}
+
+static uint64_t apply_int(sx_op op, sx_dtype dtype, int64_t x, int64_t y)
 {
     uint64_t a = (uint64_t)x;
     uint64_t b = (uint64_t)y;
@@ -158,6 +183,9 @@ static uint64_t apply_int(sx_op op, int64_t x, int64_t y)
     case SX_OP_AND: return a & b;
     case SX_OP_OR: return a | b;
     case SX_OP_XOR: return a ^ b;
+    case SX_OP_SHIFT_LEFT:
+    case SX_OP_SHIFT_RIGHT_ARITHMETIC:
+    case SX_OP_SHIFT_RIGHT_LOGICAL: return shift(op, dtype, a, b);
     case SX_OP_RANDOM_BITS: return random_bits(a, b);
     }
     SX_UNREACHABLE();
@@ -284,7 +312,7 @@ sx_cell sx_cell_apply(sx_eval_mode mode, const sx_scalar_op *op, sx_cell x, sx_c
                                                    : sx_pair_apply(op->op, real, x.u, y.u)};
     }
     if (of == SX_CLASS_INT) {
-        return (sx_cell){.i = wrap(op->to, apply_int(op->op, x.i, y.i))};
+        return (sx_cell){.i = wrap(op->to, apply_int(op->op, op->to, x.i, y.i))};
     }
     sx_dtype step = mode == SX_EVAL_TYPED ? op->to : SX_F64;
     return (sx_cell){.f = sx_round(step, apply_float(op->op, step, x.f, y.f))};

@@ -241,6 +241,9 @@ static const uint8_t element_classes[SX_OP_COUNT] = {
     [SX_OP_AND] = I | B,
     [SX_OP_OR] = I | B,
     [SX_OP_XOR] = I | B,
+    [SX_OP_SHIFT_LEFT] = I,
+    [SX_OP_SHIFT_RIGHT_ARITHMETIC] = I,
+    [SX_OP_SHIFT_RIGHT_LOGICAL] = I,
     [SX_OP_RANDOM_BITS] = I,
 };
 

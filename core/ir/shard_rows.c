@@ -184,6 +184,8 @@ static const struct {
     {SX_OP_MINIMUM, {MIN, MIN}, MIN, false},
     {SX_OP_MINIMUM, {MAX, R}, MAX, false},
     {SX_OP_MINIMUM, {R, MAX}, MAX, false},
+    {SX_OP_SHIFT_RIGHT_ARITHMETIC, {MAX, R}, MAX, false},
+    {SX_OP_SHIFT_RIGHT_ARITHMETIC, {MIN, R}, MIN, false},
     {SX_OP_SELECT, {R, SUM, SUM}, SUM, false},
     {SX_OP_SELECT, {R, MAX, MAX}, MAX, false},
     {SX_OP_SELECT, {R, MIN, MIN}, MIN, false},

@@ -63,6 +63,7 @@ static bool fold_bits(const sx_algebra *g, sx_lop op, uint32_t imm, uint64_t a, 
 {
     int64_t x = lane_int(g, a);
     int64_t y = lane_int(g, b);
+    const uint64_t bits = g->wide ? 64 : 32;
     switch ((int)op) {
     case SX_LOP_AND:
     case SX_LOP_MAND: *r = a & b; break;
@@ -76,6 +77,8 @@ static bool fold_bits(const sx_algebra *g, sx_lop op, uint32_t imm, uint64_t a, 
     case SX_LOP_IMUL: *r = (a & UINT32_MAX) * (b & UINT32_MAX); break;
     case SX_LOP_SHL: *r = a << imm; break;
     case SX_LOP_SHR: *r = a >> imm; break;
+    case SX_LOP_SHLV: *r = b < bits ? a << b : 0; break;
+    case SX_LOP_SHRV: *r = b < bits ? a >> b : 0; break;
     case SX_LOP_IMAX: *r = x > y ? a : b; break;
     case SX_LOP_IMIN: *r = x > y ? b : a; break;
     case SX_LOP_ICMP: *r = imm == SX_EQ ? a == b : x > y; break;

@@ -141,6 +141,7 @@ static bool immediate_ok(const walk *w, const sx_item *item)
     case SX_LOP_SHL:
     case SX_LOP_SHR: return item->imm < 8 * w->kernel->lane_bytes;
     case SX_LOP_SAR: return item->imm <= 31 && w->kernel->lane_bytes == 4;
+    case SX_LOP_SARV:
     case SX_LOP_F2I:
     case SX_LOP_I2F: return w->kernel->lane_bytes == 4;
     case SX_LOP_SET:

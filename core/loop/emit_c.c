@@ -66,6 +66,12 @@ static const char prologue[] =
     "INLINE vf vround2(vf a) { EACH(vf, FUNCTION(ceil)(a[i])); }\n"
     "INLINE vf vround3(vf a) { EACH(vf, FUNCTION(trunc)(a[i])); }\n"
     "INLINE vf halve(vf a) { EACH(vf, (REAL)(HALF_TYPE)a[i]); }\n"
+    "#define PLACES (8 * sizeof(UINT))\n"
+    "#define SHIFT(made, far) vu x = (vu)a, n = (vu)b, d; for (int i = 0; i < LANES; i++) "
+    "d[i] = n[i] < PLACES ? (made) : (far); return (vf)d\n"
+    "INLINE vf shlv(vf a, vf b) { SHIFT(x[i] << n[i], 0); }\n"
+    "INLINE vf shrv(vf a, vf b) { SHIFT(x[i] >> n[i], 0); }\n"
+    "INLINE vf sarv(vf a, vf b) { SHIFT((UINT)(((vi)x)[i] >> n[i]), (UINT)(((vi)x)[i] >> 31)); }\n"
     "INLINE vf f2i(vf a) { vi d; for (int i = 0; i < LANES; i++) d[i] = a[i] >= -2147483648.0f && "
     "a[i] < 2147483648.0f ? (int)a[i] : -2147483647 - 1; return (vf)d; }\n"
     "INLINE vf i2f(vf a) { EACH(vf, (float)((vi)a)[i]); }\n"
@@ -107,6 +113,9 @@ static const char *const pattern[SX_LOP_COUNT] = {
     [SX_LOP_SHL] = "(vf)((vu)%a << %n)",
     [SX_LOP_SHR] = "(vf)((vu)%a >> %n)",
     [SX_LOP_SAR] = "(vf)((vi)%a >> %n)",
+    [SX_LOP_SHLV] = "shlv(%a, %b)",
+    [SX_LOP_SHRV] = "shrv(%a, %b)",
+    [SX_LOP_SARV] = "sarv(%a, %b)",
     [SX_LOP_F2I] = "f2i(%a)",
     [SX_LOP_I2F] = "i2f(%a)",
     [SX_LOP_CMP] = "(vi)(%a %o %b)",

@@ -422,6 +422,8 @@ static void run_bits_wide(const machine *m, const step *s)
     case SX_LOP_IMUL: EACH(d[i] = (a[i] & low) * (b[i] & low));
     case SX_LOP_SHL: EACH(d[i] = a[i] << s->imm);
     case SX_LOP_SHR: EACH(d[i] = a[i] >> s->imm);
+    case SX_LOP_SHLV: EACH(d[i] = b[i] < 64 ? a[i] << b[i] : 0);
+    case SX_LOP_SHRV: EACH(d[i] = b[i] < 64 ? a[i] >> b[i] : 0);
     case SX_LOP_HALVE: EACH(d[i] = double_bits(sx_num_round(SX_F32, double_of(a[i]))));
     case SX_LOP_BLEND: EACH(d[i] = (*s->ma >> i & 1) != 0 ? a[i] : b[i]);
     case SX_LOP_SWAP: old = *s->a; EACH(d[i] = old.u64[(i ^ s->imm) % m->lanes]);
@@ -429,6 +431,11 @@ static void run_bits_wide(const machine *m, const step *s)
     case SX_LOP_IOTA: EACH(d[i] = i + s->imm);
     default: EACH(d[i] = (uint64_t)*s->sa);
     }
+}
+
+static uint32_t arithmetic_right(uint32_t x, uint32_t places)
+{
+    return x >> places | (x >> 31 != 0 && places > 0 ? UINT32_MAX << (32 - places) : 0);
 }
 
 static void run_bits(const machine *m, const step *s)
@@ -449,9 +456,10 @@ static void run_bits(const machine *m, const step *s)
     case SX_LOP_ISUB: EACH(d[i] = a[i] - b[i]);
     case SX_LOP_SHL: EACH(d[i] = a[i] << s->imm);
     case SX_LOP_SHR: EACH(d[i] = a[i] >> s->imm);
-    case SX_LOP_SAR:
-        EACH(d[i] = a[i] >> s->imm |
-                    ((a[i] >> 31) != 0 && s->imm > 0 ? UINT32_MAX << (32 - s->imm) : 0));
+    case SX_LOP_SAR: EACH(d[i] = arithmetic_right(a[i], s->imm));
+    case SX_LOP_SHLV: EACH(d[i] = b[i] < 32 ? a[i] << b[i] : 0);
+    case SX_LOP_SHRV: EACH(d[i] = b[i] < 32 ? a[i] >> b[i] : 0);
+    case SX_LOP_SARV: EACH(d[i] = arithmetic_right(a[i], b[i] < 31 ? b[i] : 31));
     case SX_LOP_F2I: EACH(s->d->i[i] = to_int(s->a->f[i]));
     case SX_LOP_I2F: EACH(s->d->f[i] = (float)s->a->i[i]);
     case SX_LOP_BLEND: EACH(d[i] = (*s->ma >> i & 1) != 0 ? a[i] : b[i]);

@@ -437,6 +437,33 @@ static uint32_t random_bits(sx_loop_builder *b, uint32_t counter, uint32_t key)
     return bin(b, SX_LOP_OR, low, un_imm(b, SX_LOP_SHL, c[1], 32));
 }
 
+/* Bits above those of a narrow type are zero where zeros come in from there, and its sign where the sign does; what is
+ * moved into them is wrapped away. Numbers of places count as unsigned ones of a lane, so that a negative one is large.
+ * Lanes of 8 bytes have no arithmetic shift: bits that a negative number has not are moved instead. */
+static uint32_t shift(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t x, uint32_t places)
+{
+    bool is_narrow = sx_dtype_bytes(dtype) < b->kernel->lane_bytes;
+    uint32_t bits = 8 * sx_dtype_bytes(dtype);
+    if (op == SX_OP_SHIFT_LEFT) {
+        return wrap(b, dtype, bin(b, SX_LOP_SHLV, x, places));
+    }
+    if (op == SX_OP_SHIFT_RIGHT_LOGICAL) {
+        x = is_narrow ? bin(b, SX_LOP_AND, x, whole(b, (INT64_C(1) << bits) - 1)) : x;
+        return wrap(b, dtype, bin(b, SX_LOP_SHRV, x, places));
+    }
+    if (sx_num_int_min(dtype) == 0) {
+        uint32_t top = whole(b, INT64_C(1) << (bits - 1));
+        x = bin(b, SX_LOP_ISUB, bin(b, SX_LOP_XOR, x, top), top);
+    }
+    if (!is_wide(b)) {
+        return wrap(b, dtype, bin(b, SX_LOP_SARV, x, places));
+    }
+    uint32_t none = whole(b, 0);
+    uint32_t sign = blend(b, is_negative(b, x), whole(b, -1), none);
+    uint32_t moved = bin(b, SX_LOP_SHRV, bin(b, SX_LOP_XOR, x, sign), places);
+    return wrap(b, dtype, bin(b, SX_LOP_XOR, moved, sign));
+}
+
 static uint32_t apply_int(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t x, uint32_t y)
 {
     uint32_t zero, quotient;
@@ -460,6 +487,9 @@ static uint32_t apply_int(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t
     case SX_OP_MINIMUM: return blend(b, compare_with(b, SX_LOP_ICMP, y, x, SX_GT), x, y);
     case SX_OP_DIVIDE: return wrap(b, dtype, divide_int(b, dtype, x, y));
     case SX_OP_POWER: return power_int(b, dtype, x, y);
+    case SX_OP_SHIFT_LEFT:
+    case SX_OP_SHIFT_RIGHT_ARITHMETIC:
+    case SX_OP_SHIFT_RIGHT_LOGICAL: return shift(b, op, dtype, x, y);
     case SX_OP_RANDOM_BITS: return random_bits(b, x, y);
     case SX_OP_REMAINDER:
         quotient = divide_int(b, dtype, x, y);

@@ -114,6 +114,25 @@ static void put_imul(sx_nvidia_lowering *l, sx_ptx_arg d, sx_ptx_arg a, sx_ptx_a
     SX_PTX_PUT(&l->b, MUL_WIDE, SX_PTX_M(SX_PTX_TYPE_U32), d, low[0], low[1]);
 }
 
+/* PTX takes numbers of places as unsigned ones of 32 bits, and large ones as the number of bits. */
+static void put_shift(sx_nvidia_lowering *l, const sx_item *item, sx_ptx_arg d, sx_ptx_arg a,
+                      sx_ptx_arg b)
+{
+    if (is_wide(l)) {
+        sx_ptx_arg least = fresh(l, SX_PTX_B64);
+        sx_ptx_arg places = fresh(l, SX_PTX_B32);
+        SX_PTX_PUT(&l->b, MIN, SX_PTX_M(SX_PTX_TYPE_U64), least, b, sx_ptx_imm(64));
+        SX_PTX_PUT(&l->b, CVT, SX_PTX_M(SX_PTX_TYPE_U32, SX_PTX_TYPE_U64), places, least);
+        b = places;
+    }
+    sx_ptx_modifiers m = of_bits(l, SX_PTX_M(0));
+    switch (item->op) {
+    case SX_LOP_SHLV: SX_PTX_PUT(&l->b, SHL, m, d, a, b); return;
+    case SX_LOP_SHRV: SX_PTX_PUT(&l->b, SHR, m, d, a, b); return;
+    default: SX_PTX_PUT(&l->b, SHR, of_signed(l, SX_PTX_M(0)), d, a, b); return;
+    }
+}
+
 /* Toward zero; 0x80000000 where PTX would saturate, and for NaN. */
 static void put_f2i(sx_nvidia_lowering *l, sx_ptx_arg d, sx_ptx_arg a)
 {
@@ -176,6 +195,9 @@ static void put_bits(sx_nvidia_lowering *l, const sx_item *item, sx_ptx_arg d, s
     case SX_LOP_SHL: SX_PTX_PUT(&l->b, SHL, bits, d, a, n); return;
     case SX_LOP_SHR: SX_PTX_PUT(&l->b, SHR, bits, d, a, n); return;
     case SX_LOP_SAR: SX_PTX_PUT(&l->b, SHR, of_signed(l, SX_PTX_M(0)), d, a, n); return;
+    case SX_LOP_SHLV:
+    case SX_LOP_SHRV:
+    case SX_LOP_SARV: put_shift(l, item, d, a, b); return;
     case SX_LOP_F2I: put_f2i(l, d, a); return;
     case SX_LOP_I2F:
         SX_PTX_PUT(&l->b, CVT, SX_PTX_M(SX_PTX_ROUND_RN, SX_PTX_TYPE_F32, SX_PTX_TYPE_S32), d, a);

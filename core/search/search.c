@@ -116,6 +116,9 @@ static bool is_inline(sx_op op)
     case SX_OP_AND:
     case SX_OP_OR:
     case SX_OP_XOR:
+    case SX_OP_SHIFT_LEFT:
+    case SX_OP_SHIFT_RIGHT_ARITHMETIC:
+    case SX_OP_SHIFT_RIGHT_LOGICAL:
     case SX_OP_FLOOR:
     case SX_OP_CEIL:
     case SX_OP_ROUND:

@@ -116,7 +116,10 @@ static bool takes_memory(const sx_item *item, uint32_t which)
     case SX_LOP_DIV:
     case SX_LOP_MAX:
     case SX_LOP_MIN:
-    case SX_LOP_ISUB: return which == 1;
+    case SX_LOP_ISUB:
+    case SX_LOP_SHLV:
+    case SX_LOP_SHRV:
+    case SX_LOP_SARV: return which == 1;
     case SX_LOP_CMP: return which == 1;
     case SX_LOP_SQRT:
     case SX_LOP_I2F:

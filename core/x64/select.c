@@ -753,6 +753,9 @@ static void two_sources(sx_gen *g, const sx_item *item)
         [SX_LOP_IADD] = {{SX_X64_VPADDD, SX_X64_VPADDQ}, true},
         [SX_LOP_ISUB] = {{SX_X64_VPSUBD, SX_X64_VPSUBQ}, false},
         [SX_LOP_IMUL] = {{SX_X64_VPMULLD, SX_X64_VPMULUDQ}, true},
+        [SX_LOP_SHLV] = {{SX_X64_VPSLLVD, SX_X64_VPSLLVQ}, false},
+        [SX_LOP_SHRV] = {{SX_X64_VPSRLVD, SX_X64_VPSRLVQ}, false},
+        [SX_LOP_SARV] = {{SX_X64_VPSRAVD}, false},
     };
     arg a = source(g, item->src[0]);
     arg b = source(g, item->src[1]);
@@ -836,7 +839,10 @@ static void dispatch(sx_gen *g, const sx_item *item, uint32_t index)
     case SX_LOP_XOR:
     case SX_LOP_IADD:
     case SX_LOP_ISUB:
-    case SX_LOP_IMUL: two_sources(g, item); break;
+    case SX_LOP_IMUL:
+    case SX_LOP_SHLV:
+    case SX_LOP_SHRV:
+    case SX_LOP_SARV: two_sources(g, item); break;
     case SX_LOP_FMA:
     case SX_LOP_FNMA: fma_op(g, item); break;
     case SX_LOP_MOV:

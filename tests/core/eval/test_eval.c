@@ -208,6 +208,47 @@ START_TEST(random_bits)
 }
 END_TEST
 
+/* Place by place: a bit comes from `places` below or above it, or is what comes in. */
+static int64_t shifted(sx_op op, sx_dtype dtype, int64_t x, int64_t places)
+{
+    int bits = 8 * (int)sx_dtype_bytes(dtype);
+    bool far = places < 0 || places >= bits;
+    uint64_t made = 0;
+    for (int k = 0; k < 64; k++) {
+        int own = k < bits ? k : bits - 1; /* above: copies of the highest bit */
+        int64_t from = far ? 64 : op == SX_OP_SHIFT_LEFT ? own - places : own + places;
+        bool inside = from >= 0 && from < bits;
+        bool comes = op == SX_OP_SHIFT_RIGHT_ARITHMETIC && ((uint64_t)x >> (bits - 1) & 1) != 0;
+        bool set = inside ? ((uint64_t)x >> from & 1) != 0 : comes;
+        made |= (uint64_t)(k >= bits && dtype == SX_U8 ? 0 : set) << k;
+    }
+    return (int64_t)made;
+}
+
+START_TEST(shifts)
+{
+    static const sx_op ops[] = {SX_OP_SHIFT_LEFT, SX_OP_SHIFT_RIGHT_ARITHMETIC,
+                                SX_OP_SHIFT_RIGHT_LOGICAL};
+    static const sx_dtype dtypes[] = {SX_I8, SX_U8, SX_I16, SX_I32, SX_I64};
+    static const int64_t far[] = {-1, -64, -128, 32, 63, 64, 65, 127};
+    sx_rng rng = {sx_test_seed()};
+    for (uint32_t i = 0; i < SX_COUNT(dtypes) * SX_COUNT(ops) * 200; i++) {
+        sx_dtype dtype = dtypes[i % SX_COUNT(dtypes)];
+        sx_op op = ops[i / SX_COUNT(dtypes) % SX_COUNT(ops)];
+        uint32_t turn = i / (uint32_t)(SX_COUNT(dtypes) * SX_COUNT(ops));
+        int64_t x = sx_num_int_decode(dtype, sx_rng_next(&rng));
+        x = turn % 8 == 0 ? sx_num_int_min(dtype) : turn % 8 == 1 ? -(dtype != SX_U8) : x;
+        int64_t places = turn % 4 == 3 ? far[turn / 4 % SX_COUNT(far)] : turn % 70;
+        places = dtype == SX_U8 && places < 0 ? 256 + places : places;
+        cell found =
+            scalar(op, &(sx_attr){0}, SX_EVAL_TYPED, dtype, (cell){.i = x}, (cell){.i = places});
+        ck_assert_msg(found.i == shifted(op, dtype, x, places), "%s of %s: %lld by %lld is %lld",
+                      sx_op_info_of(op)->name, sx_dtype_name(dtype), (long long)x,
+                      (long long)places, (long long)found.i);
+    }
+}
+END_TEST
+
 static cell converted(sx_dtype from, sx_dtype to, cell x)
 {
     sx_attr attr = {.present = SX_A(type), .type = {.dtype = to}};
@@ -576,6 +617,7 @@ int main(void)
     tcase_add_test(tcase, float_table);
     tcase_add_test(tcase, int_table);
     tcase_add_test(tcase, random_bits);
+    tcase_add_test(tcase, shifts);
     tcase_add_test(tcase, conversions);
     tcase_add_test(tcase, comparisons);
     tcase_add_test(tcase, field_laws);

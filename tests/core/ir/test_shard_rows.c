@@ -55,6 +55,12 @@ static bool runs(const trial *t, const sx_shard_row *row, sx_attr *attr, sx_type
     return code == SX_OK && sx_type_equal(&inferred, result);
 }
 
+static bool is_shift(sx_op op)
+{
+    return op == SX_OP_SHIFT_LEFT || op == SX_OP_SHIFT_RIGHT_ARITHMETIC ||
+           op == SX_OP_SHIFT_RIGHT_LOGICAL;
+}
+
 /* Does it hold on one drawing? */
 static bool holds_once(const trial *t, const sx_shard_row *row)
 {
@@ -71,7 +77,8 @@ static bool holds_once(const trial *t, const sx_shard_row *row)
     for (uint32_t k = 0; k < op->operand_count; k++) {
         bool dynamic = op->op == SX_OP_DYNAMIC_SLICE || op->op == SX_OP_DYNAMIC_UPDATE_SLICE;
         bool index = dynamic ? k >= (op->op == SX_OP_DYNAMIC_SLICE ? 1 : 2)
-                             : k == 1 && (op->op == SX_OP_GATHER || op->op == SX_OP_SCATTER);
+                             : k == 1 && (op->op == SX_OP_GATHER || op->op == SX_OP_SCATTER ||
+                                          is_shift(op->op)); /* else all bits would be gone */
         whole[k] = sx_sim_random(t->cx, t->rng, mode, &op->operand[k], !index);
         sx_sim_split(t->cx, t->rng, mode, &whole[k], row->operand[k], size, &split[k]);
     }
@@ -374,6 +381,8 @@ static const struct {
     {SX_OP_MULTIPLY, {SX_PLACE_SUM, SX_PLACE_SUM}, SX_PLACE_SUM},
     {SX_OP_MULTIPLY, {SX_PLACE_MAX, SX_PLACE_R}, SX_PLACE_MAX},
     {SX_OP_DIVIDE, {SX_PLACE_R, SX_PLACE_SUM}, SX_PLACE_SUM},
+    {SX_OP_SHIFT_RIGHT_ARITHMETIC, {SX_PLACE_R, SX_PLACE_MAX}, SX_PLACE_MAX},
+    {SX_OP_SHIFT_LEFT, {SX_PLACE_MAX, SX_PLACE_R}, SX_PLACE_MAX},
     {SX_OP_MAXIMUM, {SX_PLACE_MIN, SX_PLACE_MIN}, SX_PLACE_MIN},
     {SX_OP_MINIMUM, {SX_PLACE_SUM, SX_PLACE_SUM}, SX_PLACE_SUM},
     {SX_OP_DOT_GENERAL, {SX_PLACE_SUM, SX_PLACE_SUM}, SX_PLACE_SUM},

@@ -122,7 +122,7 @@ static void random_vector(maker *g, sx_lop o)
     uint32_t i = g->i[below(g, g->in)];
     uint32_t j = g->i[below(g, g->in)];
     const char *operands = sx_lop_info_of(o)->operands;
-    bool integer = (o >= SX_LOP_AND && o <= SX_LOP_SAR) || o == SX_LOP_IOTA || o == SX_LOP_F2I;
+    bool integer = (o >= SX_LOP_AND && o <= SX_LOP_SARV) || o == SX_LOP_IOTA || o == SX_LOP_F2I;
     uint32_t imm = o == SX_LOP_ROUND  ? below(g, 4)
                    : o == SX_LOP_SWAP ? 1u << below(g, (uint32_t)__builtin_ctz(g->lanes))
                    : o == SX_LOP_IOTA ? below(g, 100)

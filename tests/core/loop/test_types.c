@@ -230,6 +230,22 @@ START_TEST(test_conversions)
 }
 END_TEST
 
+static bool is_shift(sx_op op)
+{
+    return op == SX_OP_SHIFT_LEFT || op == SX_OP_SHIFT_RIGHT_ARITHMETIC ||
+           op == SX_OP_SHIFT_RIGHT_LOGICAL;
+}
+
+/* Numbers of places around those that there are, in every third element. */
+static void fill_for_shifts(node *n)
+{
+    sx_dtype dtype = n->input[1].dtype;
+    int64_t elements = sx_tensor_elements(&n->input[1]);
+    for (int64_t i = 0; i < elements; i += 3) {
+        sx_num_store(dtype, n->raw[1], (size_t)i, sx_num_int_encode(dtype, i / 3 % 72 - 4));
+    }
+}
+
 static bool takes(sx_op op, sx_dtype dtype)
 {
     if (op == SX_OP_RANDOM_BITS) {
@@ -238,7 +254,8 @@ static bool takes(sx_op op, sx_dtype dtype)
     if (dtype == SX_BOOL) {
         return op == SX_OP_AND || op == SX_OP_OR || op == SX_OP_XOR || op == SX_OP_NOT;
     }
-    bool bits = op == SX_OP_AND || op == SX_OP_OR || op == SX_OP_XOR || op == SX_OP_NOT;
+    bool bits =
+        op == SX_OP_AND || op == SX_OP_OR || op == SX_OP_XOR || op == SX_OP_NOT || is_shift(op);
     if (is_real(dtype)) {
         return !bits && op != SX_OP_POWER; /* a function, whose error is stated */
     }
@@ -259,11 +276,31 @@ static void fill_for_quotients(node *n)
 
 START_TEST(test_arithmetic)
 {
-    static const sx_op ops[] = {
-        SX_OP_ADD,   SX_OP_SUBTRACT, SX_OP_MULTIPLY, SX_OP_DIVIDE,     SX_OP_MAXIMUM, SX_OP_MINIMUM,
-        SX_OP_AND,   SX_OP_OR,       SX_OP_XOR,      SX_OP_REMAINDER,  SX_OP_NOT,     SX_OP_NEGATE,
-        SX_OP_ABS,   SX_OP_SIGN,     SX_OP_FLOOR,    SX_OP_CEIL,       SX_OP_ROUND,   SX_OP_SQRT,
-        SX_OP_RSQRT, SX_OP_RELU,     SX_OP_POWER,    SX_OP_RANDOM_BITS};
+    static const sx_op ops[] = {SX_OP_ADD,
+                                SX_OP_SUBTRACT,
+                                SX_OP_MULTIPLY,
+                                SX_OP_DIVIDE,
+                                SX_OP_MAXIMUM,
+                                SX_OP_MINIMUM,
+                                SX_OP_AND,
+                                SX_OP_OR,
+                                SX_OP_XOR,
+                                SX_OP_REMAINDER,
+                                SX_OP_NOT,
+                                SX_OP_NEGATE,
+                                SX_OP_ABS,
+                                SX_OP_SIGN,
+                                SX_OP_FLOOR,
+                                SX_OP_CEIL,
+                                SX_OP_ROUND,
+                                SX_OP_SQRT,
+                                SX_OP_RSQRT,
+                                SX_OP_RELU,
+                                SX_OP_POWER,
+                                SX_OP_RANDOM_BITS,
+                                SX_OP_SHIFT_LEFT,
+                                SX_OP_SHIFT_RIGHT_ARITHMETIC,
+                                SX_OP_SHIFT_RIGHT_LOGICAL};
     sx_dtype dtype = dtypes[_i % (int)TYPES];
     sx_rng rng = {sx_test_seed()};
     for (uint32_t k = 0; k < SX_COUNT(ops); k++) {
@@ -281,6 +318,9 @@ START_TEST(test_arithmetic)
         fill(&cx, &n, &rng);
         if (ops[k] == SX_OP_REMAINDER && is_real(dtype)) {
             fill_for_quotients(&n);
+        }
+        if (is_shift(ops[k])) {
+            fill_for_shifts(&n);
         }
         expect(&cx, &n, 0, what);
         sx_ctx_fini(&cx);

@@ -193,9 +193,11 @@ static void make_int(maker *g)
         made = op(g, (sx_lop)(SX_LOP_AND + below(g, 6)), dst, NULL, pick_i(g), pick_i(g), 0, 0, 0);
         break;
     case 6:
-    case 7:
         made =
             op(g, (sx_lop)(SX_LOP_SHL + below(g, 3)), dst, NULL, pick_i(g), 0, 0, below(g, 32), 0);
+        break;
+    case 7:
+        made = op(g, (sx_lop)(SX_LOP_SHLV + below(g, 3)), dst, NULL, pick_i(g), pick_i(g), 0, 0, 0);
         break;
     case 8:
         if (g->sn > 0) {

@@ -164,7 +164,8 @@ static void operand_grid(uint32_t lanes, bool floats, bool crowded)
     }
     static const sx_lop two[] = {SX_LOP_ADD, SX_LOP_SUB, SX_LOP_MUL,  SX_LOP_DIV,
                                  SX_LOP_MAX, SX_LOP_MIN, SX_LOP_BLEND};
-    static const sx_lop ints[] = {SX_LOP_AND, SX_LOP_OR, SX_LOP_XOR, SX_LOP_IADD, SX_LOP_ISUB};
+    static const sx_lop ints[] = {SX_LOP_AND,  SX_LOP_OR,   SX_LOP_XOR,  SX_LOP_IADD,
+                                  SX_LOP_ISUB, SX_LOP_SHLV, SX_LOP_SHRV, SX_LOP_SARV};
     static const sx_lop one[] = {SX_LOP_MOV, SX_LOP_SQRT, SX_LOP_F2I, SX_LOP_BCAST0};
     for (uint32_t k = 0; k < SX_COUNT(two) && floats; k++) {
         all_cases(&g, two[k], 2, 0);

@@ -119,6 +119,11 @@ END_TEST
 static uint32_t apply(sx_loop_builder *b, sx_lop op, const uint32_t x[3], uint32_t imm)
 {
     const sx_lop_info *info = sx_lop_info_of(op);
+    if (op == SX_LOP_SHLV || op == SX_LOP_SHRV || op == SX_LOP_SARV) { /* not all places far away */
+        uint32_t low = sx_loop_bits(b, 127);
+        uint32_t places = sx_loop_op(b, SX_LOP_AND, SX_NO_REG, NULL, x[1], low, SX_NO_REG, 0, 0);
+        return sx_loop_op(b, op, SX_NO_REG, NULL, x[0], places, SX_NO_REG, 0, 0);
+    }
     if (info->result != 'm') {
         uint32_t count = 0;
         for (const char *p = info->operands; *p != '\0'; p++) {
@@ -137,7 +142,8 @@ static uint32_t apply(sx_loop_builder *b, sx_lop op, const uint32_t x[3], uint32
 
 static bool has(const shape *s, sx_lop op, uint32_t imm)
 {
-    bool narrow_alone = op == SX_LOP_SAR || op == SX_LOP_F2I || op == SX_LOP_I2F;
+    bool narrow_alone =
+        op == SX_LOP_SAR || op == SX_LOP_SARV || op == SX_LOP_F2I || op == SX_LOP_I2F;
     switch ((int)op) {
     case SX_LOP_ROUND: return imm < 4;
     case SX_LOP_CMP: return imm < SX_DIRECTION_COUNT;
@@ -153,10 +159,11 @@ static bool has(const shape *s, sx_lop op, uint32_t imm)
 START_TEST(test_instructions)
 {
     static const sx_lop ops[] = {
-        SX_LOP_MOV,  SX_LOP_ADD,   SX_LOP_SUB,  SX_LOP_MUL,   SX_LOP_DIV,  SX_LOP_MAX,   SX_LOP_MIN,
-        SX_LOP_SQRT, SX_LOP_FMA,   SX_LOP_FNMA, SX_LOP_ROUND, SX_LOP_AND,  SX_LOP_OR,    SX_LOP_XOR,
-        SX_LOP_IADD, SX_LOP_ISUB,  SX_LOP_IMUL, SX_LOP_SHL,   SX_LOP_SHR,  SX_LOP_SAR,   SX_LOP_F2I,
-        SX_LOP_I2F,  SX_LOP_HALVE, SX_LOP_CMP,  SX_LOP_ICMP,  SX_LOP_SWAP, SX_LOP_BCAST0};
+        SX_LOP_MOV,  SX_LOP_ADD,  SX_LOP_SUB,    SX_LOP_MUL,  SX_LOP_DIV,   SX_LOP_MAX,
+        SX_LOP_MIN,  SX_LOP_SQRT, SX_LOP_FMA,    SX_LOP_FNMA, SX_LOP_ROUND, SX_LOP_AND,
+        SX_LOP_OR,   SX_LOP_XOR,  SX_LOP_IADD,   SX_LOP_ISUB, SX_LOP_IMUL,  SX_LOP_SHL,
+        SX_LOP_SHR,  SX_LOP_SAR,  SX_LOP_F2I,    SX_LOP_I2F,  SX_LOP_HALVE, SX_LOP_CMP,
+        SX_LOP_ICMP, SX_LOP_SWAP, SX_LOP_BCAST0, SX_LOP_SHLV, SX_LOP_SHRV,  SX_LOP_SARV};
     const shape *s = &shapes[_i % (int)SX_COUNT(shapes)];
     int64_t vector = (int64_t)s->lanes * s->lane_bytes;
     for (uint32_t k = 0; k < SX_COUNT(ops); k++) {

@@ -216,24 +216,10 @@ def _rounding(operation: str) -> Build:
 
 # ---- whole numbers ----
 def _shift(left: bool) -> Build:
-    """By multiplication or division with a power of two; from the number of bits on, 0, or -1 of negative numbers to
-    the right. A negative number of places is of no meaning, as in NumPy."""
+    """From the number of bits on, and by a negative number of places, 0, or -1 of negative numbers to the right."""
     def build(x: Tracer, places: Tracer) -> Tracer:
-        bits = x.dtype.itemsize * 8
-        table = value(np.array([1 << k for k in range(bits - 1)], x.dtype))
-        inside = np.clip(places, 0, bits - 2)
-        power = emit("gather", (table, convert(inside, np.int64)), {"axis": 0}, x.dtype, x.shape)
-        if left:
-            last = compare(places, "eq", bits - 1)
-            made = x * power
-            made = select(last, made * number(x, 2), made)
-            return select(compare(places, "ge", bits) if bits < 128 else last, number(x, 0), made)
-        made = _floor_divide(x, power)
-        rest = number(x, 0) if x.dtype.kind == "u" else select(compare(x, "lt", 0), number(x, -1), number(x, 0))
-        if x.dtype.kind == "u":
-            made = select(compare(places, "eq", bits - 1), made // number(x, 2), made)
-            return select(compare(places, "ge", bits), rest, made)
-        return select(compare(places, "ge", bits - 1), rest, made)
+        right = "shift_right_logical" if x.dtype.kind == "u" else "shift_right_arithmetic"
+        return emit("shift_left" if left else right, (x, places), {}, x.dtype, x.shape)
     return build
 
 

@@ -3,7 +3,6 @@ reverse mode, both of which make further programs."""
 from __future__ import annotations
 
 import functools
-import math
 import warnings
 from typing import Any, Callable, Sequence
 
@@ -24,8 +23,6 @@ from symplex.jax._parts import split
 
 _TARGET = "symplex_module"
 _REASONS_MAX = 6
-# Of more, XLA draws ten times as fast: it has shifts, and keeps the words in registers.
-_RANDOM_MAX = 1 << 16
 _modules: dict[Any, tuple[Module, int]] = {}  # by text and options; they stay, as executables call them
 
 
@@ -34,7 +31,6 @@ class Options:
 
     def __init__(self, name: str, strict: bool, compiling: dict[str, Any]) -> None:
         self.name, self.strict, self.compiling = name, strict, compiling
-        self.random_max = math.inf if strict else _RANDOM_MAX
         self._told: set[str] = set()
 
     def tell(self, reasons: Sequence[str], part: bool) -> None:
@@ -62,12 +58,12 @@ class Program:
         self.text: str | None = None
         self._by_xla: Callable[..., Any] = core.jaxpr_as_fun(jaxpr)
         try:
-            self.text = lower(jaxpr, options.random_max) if jaxpr.out_avals else None
+            self.text = lower(jaxpr) if jaxpr.out_avals else None
         except Unsupported:
             self._split()
 
     def _split(self) -> None:
-        whole = split(self.jaxpr, self.options.random_max)
+        whole = split(self.jaxpr)
         known = any(part.known for part in whole.parts)
         self.options.tell(whole.reasons, known)
         if known:

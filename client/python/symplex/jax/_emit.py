@@ -8,9 +8,9 @@ import numpy as np
 
 _TYPES = {"float64": "f64", "float32": "f32", "float16": "f16", "bfloat16": "bf16", "float8_e4m3fn": "f8e4m3",
           "float8_e5m2": "f8e5m2", "int64": "i64", "int32": "i32", "int16": "i16", "int8": "i8", "uint8": "u8",
-          "bool": "bool", "uint32": "i64"}
-"""uint32 has no element type of its own: inside of a program it is the number as i64, and what computes keeps it below
-2^32 (`Emitter.wrapped`)."""
+          "bool": "bool", "uint32": "i32"}
+"""uint32 has no element type of its own: in a program it is its bits as i32, which have the same sums, products and
+shifts. What depends on the order of numbers is computed of i64 (`Emitter.convert`, `_lower.ORDERED`)."""
 _RANK_MAX = 8
 _CONSTANT_BYTES_MAX = 16 << 20
 
@@ -48,11 +48,9 @@ def ints(values: Iterable[Any]) -> str:
 
 
 class Emitter:
-    """A program, or one inside of another. Names count on through all of them. `random_max`: more random numbers than
-    that are Unsupported."""
+    """A program, or one inside of another. Names count on through all of them."""
 
-    def __init__(self, outer: "Emitter | None" = None, random_max: float = math.inf) -> None:
-        self.random_max = outer.random_max if outer is not None else random_max
+    def __init__(self, outer: "Emitter | None" = None) -> None:
         self._lines: list[str] = []
         self._count: list[int] = outer._count if outer is not None else [0]
         # What is known of uint32, by name: a number that it is below; the fraction of which it is the bits of 1 to 2.
@@ -90,7 +88,7 @@ class Emitter:
         if array.nbytes > _CONSTANT_BYTES_MAX:
             raise Unsupported(f"a constant of {array.nbytes} bytes")
         type_text(array.dtype, array.shape)
-        stored = array.astype(np.int64) if array.dtype == np.uint32 else array
+        stored = array.view(np.int32) if array.dtype == np.uint32 else array
         data = "0" if array.size == 0 else f'"{stored.astype(stored.dtype.newbyteorder("<")).tobytes().hex()}"'
         made = self.emit("constant", (), f"data = {data}", array.dtype, array.shape)
         return made if shape is None or tuple(shape) == array.shape else self.broadcast(made, shape, ())
@@ -114,19 +112,19 @@ class Emitter:
             return x
         if dtype == np.dtype(bool):
             return self.like("compare", x, self.constant(0, x.dtype, x.shape), attributes="direction = ne", dtype=bool)
+        if dtype == np.uint32 and x.dtype.kind in "iub":
+            return self.convert(x, np.int32)._replace(dtype=dtype)
         if dtype == np.uint32:
-            real = x.dtype.kind not in "iub"
-            x = self.like("maximum", x, self.constant(0, x.dtype, x.shape)) if real else x
-            return self.wrapped(self.convert(x, np.int64)._replace(dtype=dtype))
-        if x.dtype == np.uint32 and dtype == np.int64:
-            return x._replace(dtype=dtype)
+            whole = self.convert(self.like("maximum", x, self.constant(0, x.dtype, x.shape)), np.int64)
+            return self.convert(whole, dtype)
+        if x.dtype == np.uint32:
+            words = x._replace(dtype=np.dtype(np.int32))
+            narrow = dtype.kind in "iu" and dtype.itemsize <= 4
+            if narrow or self.below.get(x.name, math.inf) <= 1 << 31:
+                return self.convert(words, dtype)
+            low = self.constant(0xFFFFFFFF, np.int64, x.shape)
+            return self.convert(self.like("and", self.convert(words, np.int64), low), dtype)
         return self.emit("convert", (x,), "", dtype, x.shape)
-
-    def wrapped(self, x: Value) -> Value:
-        """Modulo 2^32, of uint32."""
-        if x.dtype != np.uint32:
-            return x
-        return self.like("and", x, self.constant(0xFFFFFFFF, np.uint32, x.shape))
 
     def slice(self, x: Value, start: Sequence[int], limit: Sequence[int], stride: Sequence[int]) -> Value:
         shape = tuple(max(0, -(-(b - a) // s)) for a, b, s in zip(start, limit, stride))

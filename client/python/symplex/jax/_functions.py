@@ -9,7 +9,7 @@ import numpy as np
 
 from symplex._trace import elements as _elements, signals as _signals
 from symplex._trace.graph import Graph, attribute_text
-from symplex._trace.tracer import UFUNCS, Tracer, compare, convert, emit, full, select, unary, value
+from symplex._trace.tracer import Tracer, compare, full, select, unary
 from symplex.jax._emit import Emitter, Unsupported, Value
 
 Build = Callable[..., Tracer]
@@ -123,33 +123,7 @@ def _digamma(x: Tracer) -> Tracer:
     return select(pole, _number(x, math.nan), select(mirrored, left, right))
 
 
-# ---- bits of whole numbers ----
-def _shifted(name: str) -> Build:
-    """Numbers of places from the number of bits on, which negative ones stand for, take all bits away."""
-    def build(x: Tracer, places: Tracer) -> Tracer:
-        bits = x.dtype.itemsize * 8
-        outside = compare(places, "lt", 0) | compare(places, "ge", bits)
-        return UFUNCS[name](getattr(np, name), x, select(outside, full(x.shape, bits, x.dtype), places))
-    return build
-
-
-def _shifted_logically(x: Tracer, places: Tracer) -> Tracer:
-    """What comes in from the left is cleared."""
-    if x.dtype.kind == "u":
-        return _shifted("right_shift")(x, places)
-    bits = x.dtype.itemsize * 8
-    outside = compare(places, "lt", 0) | compare(places, "ge", bits)
-    table = value(np.array([-1] + [(1 << (bits - k)) - 1 for k in range(1, bits)], x.dtype))
-    inside = convert(select(outside, full(x.shape, 0, x.dtype), places), np.int64)
-    kept = emit("gather", (table, inside), {"axis": 0}, x.dtype, x.shape)
-    made = emit("and", (_shifted("right_shift")(x, places), kept), {}, x.dtype, x.shape)
-    return select(outside, full(x.shape, 0, x.dtype), made)
-
-
 REAL: dict[str, Build] = {
     "sinh": _elements.sinh, "cosh": _elements.cosh, "asinh": _elements.asinh, "acosh": _elements.acosh,
     "atanh": _elements.atanh, "atan": _elements.atan, "atan2": _elements.atan2, "asin": _elements.asin,
     "acos": _elements.acos, "cbrt": _signals.cbrt, "erf_inv": _erf_inv, "lgamma": _lgamma, "digamma": _digamma}
-WHOLE: dict[str, Build] = {
-    "shift_left": _shifted("left_shift"), "shift_right_arithmetic": _shifted("right_shift"),
-    "shift_right_logical": _shifted_logically}

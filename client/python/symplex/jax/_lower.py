@@ -26,20 +26,15 @@ def handles(*names: str) -> Callable[[Handler], Handler]:
 
 
 # ---- programs ----
-def lower(jaxpr: core.ClosedJaxpr, random_max: float = math.inf) -> str:
+def lower(jaxpr: core.ClosedJaxpr) -> str:
     """The program: parameters x0, x1, ... are the inputs of the jaxpr, out0, out1, ... its results. Raises Unsupported,
-    with the primitive's name, also where more random numbers than `random_max` are drawn at once."""
-    e = Emitter(random_max=random_max)
+    with the primitive's name."""
+    e = Emitter()
     types = [_keys.words(v.aval) for v in jaxpr.jaxpr.invars]
-    inputs = [e.convert(e.parameter(f"x{i}", _outside(t.dtype), t.shape), t.dtype) for i, t in enumerate(types)]
+    inputs = [e.parameter(f"x{i}", t.dtype, t.shape) for i, t in enumerate(types)]
     constants = [e.constant(np.asarray(c), c.dtype) for c in jaxpr.consts]
     made = _walk(e, jaxpr.jaxpr, constants, inputs)
-    return e.program([e.convert(v, _outside(v.dtype)) for v in made])
-
-
-def _outside(dtype: Any) -> Any:
-    """At the interface the bits of uint32 are those of int32."""
-    return np.dtype(np.int32) if dtype == np.uint32 else dtype
+    return e.program(made)
 
 
 def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[Value]) -> list[Value]:
@@ -59,11 +54,18 @@ def _walk(e: Emitter, jaxpr: Any, constants: Sequence[Value], inputs: Sequence[V
         outvars, eqn = eqn.outvars, _keys.of_words(eqn, _CALLS)
         if name not in UNSIGNED and any(v.aval.dtype == np.uint32 for v in (*eqn.invars, *eqn.outvars)):
             raise Unsupported(f"{name}: elements of uint32")
+        inputs = [read(atom) for atom in eqn.invars]
+        if name in ORDERED:
+            inputs = [e.convert(v, np.int64) if v.dtype == np.uint32 else v for v in inputs]
         try:
-            results = handler(e, eqn, *[read(atom) for atom in eqn.invars])
+            results = handler(e, eqn, *inputs)
         except Unsupported as error:
             raise error if name in _CALLS else Unsupported(f"{name}: {error}") from None
-        values.update(zip(outvars, results if isinstance(results, list) else [results]))
+        results = results if isinstance(results, list) else [results]
+        if name in ORDERED:
+            results = [e.convert(v, np.uint32) if out.aval.dtype == np.uint32 else v
+                       for v, out in zip(results, outvars)]
+        values.update(zip(outvars, results))
     return [read(atom) for atom in jaxpr.outvars]
 
 
@@ -119,7 +121,10 @@ def _same(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     return list(x)
 
 
-# With elements of uint32 (`Emitter.wrapped`).
+# Of uint32 computed as i64 (`_emit._TYPES`): a bit pattern alone does not say which number is larger.
+ORDERED = {"div", "rem", "max", "min", "lt", "le", "gt", "ge", "le_to", "lt_to", "clamp", "sort", "argmax", "argmin",
+           "reduce_max", "reduce_min"}
+# With elements of uint32.
 UNSIGNED = {*_CALLS, "symplex", "add", "sub", "mul", "div", "rem", "max", "min", "neg", "and", "or", "xor", "not", "eq",
             "ne", "lt", "le", "gt", "ge", "le_to", "lt_to", "convert_element_type", "select_n", "clamp",
             "broadcast_in_dim", "reshape", "squeeze", "expand_dims", "transpose", "slice", "split", "rev", "pad",
@@ -136,8 +141,7 @@ def _alike(e: Emitter, eqn: Any, x: Sequence[Value]) -> list[Value]:
 
 def _elementwise(operation: str, attributes: str = "") -> Handler:
     def handler(e: Emitter, eqn: Any, *x: Value) -> Value:
-        return e.wrapped(e.like(operation, *_alike(e, eqn, x), attributes=attributes,
-                                dtype=eqn.outvars[0].aval.dtype))
+        return e.like(operation, *_alike(e, eqn, x), attributes=attributes, dtype=bool if attributes else None)
     return handler
 
 
@@ -146,7 +150,8 @@ for _name, _operation in {
         "tanh": "tanh", "erf": "erf", "logistic": "logistic", "sin": "sine", "cos": "cosine", "floor": "floor",
         "ceil": "ceil", "sign": "sign", "not": "not", "add": "add", "add_any": "add", "sub": "subtract",
         "mul": "multiply", "div": "divide", "rem": "remainder", "max": "maximum", "min": "minimum", "and": "and",
-        "or": "or", "xor": "xor"}.items():
+        "or": "or", "xor": "xor", "shift_left": "shift_left", "shift_right_arithmetic": "shift_right_arithmetic",
+        "shift_right_logical": "shift_right_logical"}.items():
     HANDLERS[_name] = _elementwise(_operation)
 for _name in ("eq", "ne", "lt", "le", "gt", "ge"):
     HANDLERS[_name] = _elementwise("compare", f"direction = {_name}")
@@ -262,17 +267,16 @@ def _erfc(e: Emitter, eqn: Any, x: Value) -> Value:
     return _select(e, _compare(e, x, "lt", number(0.5)), e.like("subtract", number(1), e.like("erf", x)), tail)
 
 
-def _composed(build: _functions.Build, real: bool) -> Handler:
+def _composed(build: _functions.Build) -> Handler:
     def handler(e: Emitter, eqn: Any, *x: Value) -> Value:
         dtype = eqn.outvars[0].aval.dtype
-        narrow = real and np.dtype(dtype).itemsize < 4
+        narrow = np.dtype(dtype).itemsize < 4
         x = tuple(e.convert(v, np.float32) if narrow else v for v in _alike(e, eqn, x))
         return e.convert(_functions.written(e, build, *x), dtype)
     return handler
 
 
-HANDLERS.update({name: _composed(build, True) for name, build in _functions.REAL.items()})
-HANDLERS.update({name: _composed(build, False) for name, build in _functions.WHOLE.items()})
+HANDLERS.update({name: _composed(build) for name, build in _functions.REAL.items()})
 
 
 @handles("round")
@@ -404,8 +408,7 @@ def _reduction(reducer: str) -> Handler:
     def handler(e: Emitter, eqn: Any, x: Value) -> Value:
         axes = sorted(eqn.params["axes"])
         shape = [n for d, n in enumerate(x.shape) if d not in axes]
-        return e.wrapped(e.emit("reduce", (x,), f"dims = {ints(axes)}, reducer = {reducer}", x.dtype,
-                                shape)) if axes else x
+        return e.emit("reduce", (x,), f"dims = {ints(axes)}, reducer = {reducer}", x.dtype, shape) if axes else x
     return handler
 
 
@@ -583,11 +586,16 @@ def _scatter(e: Emitter, eqn: Any, x: Value, indices: Value, updates: Value) -> 
     return _index.scatter(e, eqn.params, reducer, x, indices, updates)
 
 
+def _numbers(e: Emitter, starts: Sequence[Value]) -> tuple[Value, ...]:
+    return tuple(e.convert(v, np.int64) if v.dtype == np.uint32 else v for v in starts)
+
+
 @handles("dynamic_slice")
 def _dynamic_slice(e: Emitter, eqn: Any, x: Value, *starts: Value) -> Value:
     sizes = eqn.params["slice_sizes"]
     if not sizes:
         return x
+    starts = _numbers(e, starts)
     return e.emit("dynamic_slice", (x, *starts), f"dims = {ints(range(len(sizes)))}, sizes = {ints(sizes)}", x.dtype,
                   eqn.outvars[0].aval.shape)
 
@@ -596,6 +604,7 @@ def _dynamic_slice(e: Emitter, eqn: Any, x: Value, *starts: Value) -> Value:
 def _dynamic_update_slice(e: Emitter, eqn: Any, x: Value, update: Value, *starts: Value) -> Value:
     if not starts:
         return update
+    starts = _numbers(e, starts)
     return e.emit("dynamic_update_slice", (x, update, *starts), f"dims = {ints(range(len(starts)))}", x.dtype, x.shape)
 
 

@@ -63,8 +63,8 @@ def _part(like: core.Jaxpr, known: bool, eqns: Sequence[Any], wanted: Callable[[
 class _Opened:
     """The equations of a jaxpr, those of calls in their place where a call is not known as a whole."""
 
-    def __init__(self, closed: core.ClosedJaxpr, random_max: float) -> None:
-        self.like, self.random_max = closed.jaxpr, random_max
+    def __init__(self, closed: core.ClosedJaxpr) -> None:
+        self.like = closed.jaxpr
         self.fresh = core.gensym()
         self.eqns: list[tuple[bool, Any]] = []
         self.constants: dict[core.Var, Any] = {}
@@ -77,7 +77,7 @@ class _Opened:
         if not _made(eqn):
             return f"the primitive {eqn.primitive.name}"
         try:
-            lower(_part(self.like, True, [eqn], lambda v: True).jaxpr, self.random_max)
+            lower(_part(self.like, True, [eqn], lambda v: True).jaxpr)
             return None
         except Unsupported as error:
             return str(error)
@@ -136,9 +136,9 @@ def _sink(eqns: Sequence[tuple[bool, Any]], levels: list[int], results: set[Any]
             readers.setdefault(v, set()).add((known, levels[i]))
 
 
-def split(closed: core.ClosedJaxpr, random_max: float) -> Split:
-    """The parts of a jaxpr of which some primitive is not known; `random_max` as of `lower`."""
-    opened = _Opened(closed, random_max)
+def split(closed: core.ClosedJaxpr) -> Split:
+    """The parts of a jaxpr of which some primitive is not known."""
+    opened = _Opened(closed)
     results = {v for v in opened.results if not isinstance(v, core.Literal)}
     levels = _levels(opened.eqns)
     _sink(opened.eqns, levels, results)

@@ -20,59 +20,31 @@ _MANTISSA = 23  # bits of float32
 _ONE = 0x3F800000  # the bits of 1.0 in float32
 
 
-# ---- shifts of uint32 ----
-def _places(eqn: Any) -> int | None:
-    """A number of places that is known."""
+# ---- what is known of bits ----
+def _known(eqn: Any) -> int | None:
+    """The second operand, where it is a number that is known."""
     places = eqn.invars[1]
     return int(places.val) if isinstance(places, core.Literal) and np.ndim(places.val) == 0 else None
 
 
-def _of_table(e: Emitter, places: Value, left: bool) -> Value:
-    """2^places, or 2^-places as float64; 0 from 32 places on."""
-    powers = [1 << k for k in range(_BITS)] if left else [2.0 ** -k for k in range(_BITS)]
-    table = e.constant(np.array([*powers, 0], np.uint32 if left else np.float64), np.uint32 if left else np.float64)
-    clamped = e.like("minimum", places, e.constant(_BITS, np.uint32, places.shape))
-    return e.emit("gather", (table, e.convert(clamped, np.int64)), "axis = 0", table.dtype, places.shape)
+_right = HANDLERS["shift_right_logical"]
 
 
-def _shifted(left: bool) -> Callable[..., Value]:
-    before = HANDLERS["shift_left" if left else "shift_right_logical"]
-
-    def handler(e: Emitter, eqn: Any, x: Value, places: Value) -> Value:
-        if x.dtype != np.uint32:
-            return before(e, eqn, x, places)
-        known, shape = _places(eqn), eqn.outvars[0].aval.shape
-        x, places = (e.broadcast(v, shape, range(len(v.shape))) for v in (x, places))
-        if left:
-            power = _of_table(e, places, True) if known is None else e.constant(
-                1 << known if known < _BITS else 0, np.uint32, shape)
-            return e.wrapped(e.like("multiply", x, power))
-        if known is not None and known >= _BITS:
-            return e.constant(0, np.uint32, shape)
-        power = _of_table(e, places, False) if known is None else e.constant(2.0 ** -known, np.float64, shape)
-        made = _quotient(e, x, power)
-        e.below[made.name] = 1 << (_BITS - (known or 0))
-        return made
-    return handler
+@handles("shift_right_logical")
+def _shift_right(e: Emitter, eqn: Any, x: Value, y: Value) -> Value:
+    made, places = _right(e, eqn, x, y), _known(eqn)
+    if x.dtype == np.uint32 and places is not None and places < _BITS:
+        e.below[made.name] = 1 << (_BITS - places)
+    return made
 
 
-def _quotient(e: Emitter, x: Value, power: Value) -> Value:
-    """Exact: float64 has 53 bits."""
-    made = e.like("floor", e.like("multiply", e.convert(x, np.float64), power))
-    return e.emit("convert", (made,), "", np.uint32, x.shape)
-
-
-HANDLERS["shift_left"], HANDLERS["shift_right_logical"] = _shifted(True), _shifted(False)
-
-
-# ---- numbers of which the bits are drawn ----
 _or = HANDLERS["or"]
 
 
 @handles("or")
 def _or_one(e: Emitter, eqn: Any, x: Value, y: Value) -> Value:
     made = _or(e, eqn, x, y)
-    if _places(eqn) == _ONE and e.below.get(x.name, math.inf) <= 1 << _MANTISSA:
+    if _known(eqn) == _ONE and e.below.get(x.name, math.inf) <= 1 << _MANTISSA:
         e.fraction[made.name] = x
     return made
 
@@ -89,14 +61,17 @@ def _float_of(e: Emitter, x: Value) -> Value:
         return e.emit("select", (which, yes, no), "", yes.dtype, x.shape)
 
     fraction = e.like("and", x, number((1 << _MANTISSA) - 1, np.uint32))
-    exponent = e.like("and", _quotient(e, x, number(2.0 ** -_MANTISSA, np.float64)), number(255, np.uint32))
+    shifted = e.like("shift_right_logical", x, number(_MANTISSA, np.uint32))
+    exponent = e.like("and", shifted, number(255, np.uint32))
+    e.below[fraction.name], e.below[exponent.name] = 1 << _MANTISSA, 256
     table = e.constant(np.array([2.0 ** (max(k, 1) - 150) for k in range(255)] + [0], np.float32), np.float32)
     power = e.emit("gather", (table, e.convert(exponent, np.int64)), "axis = 0", np.float32, x.shape)
     leading = select(is_(exponent, "eq", 0), number(0), number(2.0 ** _MANTISSA))
     size = e.like("multiply", e.like("add", leading, e.convert(fraction, np.float32)), power)
     far = select(is_(fraction, "eq", 0), number(math.inf), number(math.nan))
     size = select(is_(exponent, "eq", 255), far, size)
-    return select(is_(x, "ge", 1 << (_BITS - 1)), e.like("negate", size), size)
+    sign = e.like("and", x, number(1 << (_BITS - 1), np.uint32))
+    return select(is_(sign, "ne", 0), e.like("negate", size), size)
 
 
 @handles("bitcast_convert_type")
@@ -119,60 +94,55 @@ def _bitcast(e: Emitter, eqn: Any, x: Value) -> Value:
 _ROTATIONS = (13, 15, 26, 6), (17, 29, 16, 24)
 _STEPS = 5
 _PARITY = 0x1BD11BDA
-_MIDDLE = 0xFFFF0000
-
-
-def _halves(column: int) -> bool:
-    """Is there a rotation whose bits that come round are more than the 24 that float32 has?"""
-    return any(row[column] > 24 for row in _ROTATIONS)
-
-
-def _int32(number: int) -> int:
-    return (number & 0xFFFFFFFF) - ((number & 0x80000000) << 1)
+# Of so many words the steps are written out, and kernels keep what is between them in registers: half the time of a
+# loop, whose steps leave all words in memory, but a text, and a compilation, of five times the length.
+_WRITTEN_OUT = 1 << 16
 
 
 def _binary(operation: str, x: Tracer, y: Tracer) -> Tracer:
     return emit(operation, (x, broadcast_to(y, x.shape)), {}, x.dtype, x.shape)
 
 
-def _constants() -> list[np.ndarray]:
-    """For each step: what is multiplied to move to the left, and to the right (of float32, as numbers of 32 bits have
-    no shift, and a kernel has elements of one size); which bits come round; as which they arrive."""
-    made: list[np.ndarray] = []
-    for column in range(4):
-        places = [_ROTATIONS[i % 2][column] for i in range(_STEPS)]
-        tops = [0xFFFFFFFF ^ ((1 << (_BITS - k)) - 1) for k in places]
-        masks = [[m & _MIDDLE for m in tops], [m & ~_MIDDLE for m in tops]] if _halves(column) else [tops]
-        made += [np.array([_int32(1 << k) for k in places], np.int32),
-                 np.array([2.0 ** (k - _BITS) for k in places], np.float32),
-                 np.array([_int32((1 << k) - 1) for k in places], np.int32)]
-        made += [np.array([_int32(m) for m in mask], np.int32) for mask in masks]
-    return made
+def _places() -> list[np.ndarray]:
+    """By how many places each of the four rounds of a step turns to the left, and what goes out to the right."""
+    left = np.array([[_ROTATIONS[i % 2][column] for i in range(_STEPS)] for column in range(4)], np.int32)
+    return [row for pair in zip(left, _BITS - left) for row in pair]
 
 
-def _step(x0: Tracer, x1: Tracer, k0: Tracer, k1: Tracer, *constants: Tracer) -> tuple[Tracer, Tracer]:
-    """Four rounds of int32, which has the sums and products of uint32."""
-    given = iter(constants)
-    for column in range(4):
-        left, right, kept = next(given), next(given), next(given)
+def _step(x0: Tracer, x1: Tracer, k0: Tracer, k1: Tracer, *places: Tracer) -> tuple[Tracer, Tracer]:
+    """Four rounds of int32, which has the sums of uint32."""
+    for left, right in zip(places[::2], places[1::2]):
         x0 = x0 + x1
-        come = None
-        for _ in range(2 if _halves(column) else 1):  # a quotient without a rest
-            bits = convert(_binary("and", x1, next(given)), np.float32)
-            part = convert(_binary("multiply", bits, right), np.int32)
-            come = part if come is None else _binary("or", come, part)
-        turned = _binary("or", _binary("multiply", x1, left), _binary("and", come, kept))
+        turned = _binary("or", _binary("shift_left", x1, left), _binary("shift_right_logical", x1, right))
         x1 = _binary("xor", x0, turned)
     return _binary("add", x0, k0), _binary("add", x1, k1)
 
 
-def _schedule(k0: Tracer, k1: Tracer) -> tuple[Tracer, Tracer]:
-    """What is added to both words behind each step."""
-    k2 = _binary("xor", _binary("xor", k0, k1), full(k0.shape, _PARITY, k0.dtype))
-    keys = [expand_dims(k, 0) for k in (k0, k1, k2)]
-    first = concatenate([keys[(i + 1) % 3] for i in range(_STEPS)])
-    count = broadcast_to(value(np.arange(1, _STEPS + 1, dtype=np.int32)).reshape(_STEPS, *[1] * k0.ndim), first.shape)
-    return first, concatenate([keys[(i + 2) % 3] for i in range(_STEPS)]) + count
+def _keys(k0: Tracer, k1: Tracer) -> tuple[list[Tracer], list[Tracer]]:
+    """What is added to each word behind each step."""
+    keys = k0, k1, _binary("xor", _binary("xor", k0, k1), full(k0.shape, _PARITY, k0.dtype))
+    return ([keys[(i + 1) % 3] for i in range(_STEPS)],
+            [keys[(i + 2) % 3] + full(k0.shape, i + 1, k0.dtype) for i in range(_STEPS)])
+
+
+def _stacked(k0: Tracer, k1: Tracer) -> list[Tracer]:
+    return [concatenate([expand_dims(k, 0) for k in keys]) for keys in _keys(k0, k1)]
+
+
+def _written_out(x0: Tracer, x1: Tracer, k0: Tracer, k1: Tracer) -> tuple[Tracer, Tracer]:
+    for i, keys in enumerate(zip(*_keys(k0, k1))):
+        x0, x1 = _step(x0, x1, *keys, *(value(row[i]) for row in _places()))
+    return x0, x1
+
+
+def _in_a_loop(e: Emitter, x0: Value, x1: Value, k0: Value, k1: Value) -> list[Value]:
+    slices = [*written(e, _stacked, k0, k1), *(e.constant(row, row.dtype) for row in _places())]
+    inner = Emitter(e)
+    mine = [inner.parameter(f"c{i}", v.dtype, v.shape) for i, v in enumerate((x0, x1))]
+    mine += [inner.parameter(f"s{i}", v.dtype, v.shape[1:]) for i, v in enumerate(slices)]
+    step = inner.body(written(inner, _step, *mine))
+    return e.emit_many("scan", (x0, x1, *slices), f"carried = 2, sliced = {len(slices)}, step = {step}",
+                       [(v.dtype, v.shape) for v in (x0, x1)])
 
 
 @handles("threefry2x32")
@@ -181,16 +151,12 @@ def _threefry2x32(e: Emitter, eqn: Any, *x: Value) -> list[Value]:
     k0, k1, *counter = (e.convert(v, np.int32) for v in x)
     if k0.shape != k1.shape:
         k0, k1 = (e.broadcast(k, shape, range(len(k.shape))) for k in (k0, k1))
-    first, second = written(e, _schedule, k0, k1)
-    carried = [e.like("add", e.broadcast(v, shape, range(len(v.shape))), e.broadcast(k, shape, range(len(k.shape))))
-               for v, k in zip(counter, (k0, k1))]
-    slices = [first, second, *(e.constant(c, c.dtype) for c in _constants())]
-    inner = Emitter(e)
-    mine = [inner.parameter(f"c{i}", v.dtype, v.shape) for i, v in enumerate(carried)]
-    mine += [inner.parameter(f"s{i}", v.dtype, v.shape[1:]) for i, v in enumerate(slices)]
-    step = inner.body(written(inner, _step, *mine))
-    made = e.emit_many("scan", (*carried, *slices), f"carried = 2, sliced = {len(slices)}, step = {step}",
-                       [(v.dtype, v.shape) for v in carried])
+    words = [e.like("add", e.broadcast(v, shape, range(len(v.shape))), e.broadcast(k, shape, range(len(k.shape))))
+             for v, k in zip(counter, (k0, k1))]
+    if math.prod(shape) > _WRITTEN_OUT:
+        made = written(e, _written_out, *words, k0, k1)
+    else:
+        made = _in_a_loop(e, *words, k0, k1)
     return [e.convert(v, np.uint32) for v in made]
 
 
@@ -199,7 +165,7 @@ def _iota_2x32(e: Emitter, eqn: Any) -> list[Value]:
     """The numbers of elements in row-major order: high words, low words."""
     shape = tuple(eqn.params["shape"])
     count = math.prod(shape)
-    if count >> _BITS:
+    if count >> (_BITS - 1):
         raise Unsupported(f"{count} elements")
     low = e.reshape(e.emit("iota", (), "axis = 0", np.uint32, (count,)), shape)
     return [e.constant(0, np.uint32, shape), low]
@@ -216,9 +182,6 @@ def _made_by(e: Emitter, function: Callable[..., Any], ranks: int, *x: Value) ->
 @handles("random_bits")
 def _random_bits(e: Emitter, eqn: Any, keys: Value) -> list[Value]:
     p = eqn.params
-    count = math.prod(eqn.outvars[0].aval.shape)
-    if count > e.random_max:
-        raise Unsupported(f"{count} numbers at once")
     return _made_by(e, lambda key: _impl.random_bits(key, bit_width=p["bit_width"], shape=tuple(p["shape"])),
                     len(keys.shape) - 1, keys)
 
@@ -247,6 +210,6 @@ def _same_words(e: Emitter, eqn: Any, x: Value) -> Value:
     return x
 
 
-UNSIGNED.update({"shift_left", "shift_right_logical", "or", "bitcast_convert_type", "threefry2x32", "iota_2x32_shape",
+UNSIGNED.update({"shift_left", "shift_right_logical", "shift_right_arithmetic", "or", "bitcast_convert_type", "threefry2x32", "iota_2x32_shape",
                  "random_bits", "random_split", "random_fold_in", "random_seed", "random_wrap", "random_unwrap",
                  "random_clone"})

@@ -222,6 +222,19 @@ for _name in ("and", "or", "xor"):
     HANDLERS[f"bitwise_{_name}"], HANDLERS[f"logical_{_name}"] = _bitwise(_name), _logical(_name)
 
 
+def _shift(left: bool) -> Handler:
+    def handler(e: Emitter, out: Type, a: Operand, b: Operand) -> Value:
+        right = "shift_right_logical" if out.dtype == "u8" else "shift_right_arithmetic"
+        return _bitwise("shift_left" if left else right)(e, out, a, b)
+    return handler
+
+
+for _name in ("bitwise_left_shift", "__lshift__"):
+    HANDLERS[_name] = _shift(True)
+for _name in ("bitwise_right_shift", "__rshift__"):
+    HANDLERS[_name] = _shift(False)
+
+
 @handles("logical_not")
 def _logical_not(e: Emitter, out: Type, x: Value) -> Value:
     return e.like("not", e.convert(x, "bool"))
