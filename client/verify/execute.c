@@ -195,7 +195,10 @@ static sx_code emulate_walk(sxv_emulation *e, int64_t *ran)
 {
     sx_ctx *cx = e->executor->cx;
     SX_ASSERT(e->walks && e->only != SX_MODULE_NONE && e->kernel->result_count == 1);
-    int64_t walkers = sx_ceil_div_i64(e->points, WALKED), block = (e->points - 1) % walkers;
+    SX_ASSERT(e->cluster[0] == 1 && e->cluster[1] == 1 && e->cluster[2] >= 1);
+    int64_t together = e->cluster[2]; /* walk together */
+    int64_t walkers = sx_ceil_div_i64(sx_ceil_div_i64(e->points, WALKED), together) * together;
+    int64_t block = (e->points - 1) % walkers;
     const sx_region *result = &e->buffer[e->buffer_count - 1];
     size_t bytes = (size_t)result->size;
     result_copy alone = {malloc(bytes), calloc(bytes, 1)};
@@ -226,7 +229,8 @@ sx_code sxr_execute_some(sxr_executor *executor, uint32_t launch, void *const *b
     sxv_emulation e;
     uint64_t affordable;
     sxv_emulation_init(&e, executor, launch, buffer);
-    SX_TRY(emulate_last(&e, instructions_max, touched, NULL, &affordable));
+    sx_emulated_path took = {.affine = false};
+    SX_TRY(emulate_last(&e, instructions_max, touched, e.walks ? &took : NULL, &affordable));
     *whole = (uint64_t)(e.points - 1) <= affordable;
     int64_t ran = 0;
     SX_TRY(!*whole && e.walks ? emulate_walk(&e, &ran) : SX_OK);

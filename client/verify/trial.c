@@ -808,8 +808,8 @@ static void draw_block(state *t, const sx_analysis *a, sx_schedule *s)
         tiles.stores = tiles.apart ? 0 : tiles.stores;
         tiles.walkers = tiles.apart ? 0 : tiles.walkers;
         tiles.raster = tiles.apart ? 0 : 2 * (uint32_t)sx_rng_below(&t->rng, 2);
-        if (matrix->warps > 1 && !tiles.apart && tiles.walkers == 0) {
-            bool along_rows = sx_rng_below(&t->rng, 2) != 0;
+        if (matrix->warps > 1 && !tiles.apart && (tiles.walkers == 0 || tiles.walkers == 2)) {
+            bool along_rows = tiles.walkers > 0 ? tiles.raster > 0 : sx_rng_below(&t->rng, 2) != 0;
             tiles.cluster_rows = along_rows ? SX_BLOCK_CLUSTER : 0;
             tiles.cluster_columns = along_rows ? 0 : SX_BLOCK_CLUSTER;
         }

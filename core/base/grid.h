@@ -10,7 +10,8 @@
  * (core/nvidia), its launch (client/runtime, core/nvidia) and the check of its module (protocol) follow this rule.
  *
  * Where blocks walk, fewer of them than there are points are launched, all of them along x. The points are counted as
- * above, and block n of a launch of g blocks is the points n, n + g, n + 2 g ... in this order, whatever g is. */
+ * above, and block n of a launch of g blocks is the points n, n + g, n + 2 g ... in this order, whatever g is. Blocks
+ * of a cluster have numbers side by side; where g is a multiple of how many they are, so are their points. */
 #ifndef SX_CORE_BASE_GRID_H
 #define SX_CORE_BASE_GRID_H
 #include "core/base/base.h"

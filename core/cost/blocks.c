@@ -174,11 +174,29 @@ double sx_block_slots(const sx_block_problem *p, const sx_block_tiles *t)
     return (double)t->warp_rows * (double)t->warp_columns * p->stored / (SX_GROUP_ROWS * row);
 }
 
+/* Blocks that walk are counted along the grid: along the rows those of a cluster follow each other where an even number
+ * of rows is visited together, along the columns where none is. */
+static bool follow_each_other(const sx_block_tiles *t)
+{
+    return t->cluster_rows != 0      ? t->raster > 0 && t->raster % SX_BLOCK_CLUSTER == 0
+           : t->cluster_columns != 0 ? t->raster == 0
+                                     : true;
+}
+
+uint32_t sx_block_cluster_raster(const sx_block_problem *p, const sx_block_tiles *t)
+{
+    double rows = sx_whole(p->rows / (double)t->rows);
+    double columns = sx_whole(p->columns / (double)t->columns);
+    bool pairs = t->cluster_rows != 0 && t->raster == 0 && p->batch == 1 &&
+                 rows > SX_BLOCK_CLUSTER && columns <= SX_GRID_YZ_MAX;
+    return pairs ? SX_BLOCK_CLUSTER : t->cluster_columns != 0 ? 0 : t->raster;
+}
+
 uint32_t sx_block_walkers(const sx_block_problem *p, const sx_block_tiles *t)
 {
     double tiles =
         p->batch * sx_whole(p->rows / (double)t->rows) * sx_whole(p->columns / (double)t->columns);
-    bool alone = sx_block_by_engine(t) && sx_block_resident(p, t) == 1;
+    bool alone = sx_block_by_engine(t) && follow_each_other(t) && sx_block_resident(p, t) == 1;
     bool walks = alone && !t->apart && tiles > p->device->cores && tiles <= SX_GRID_X_MAX &&
                  p->device->cores <= SX_SCHEDULE_BLOCKS_MAX;
     return walks ? (uint32_t)p->device->cores : 0;
@@ -484,7 +502,9 @@ static double dealt_cycles(const sx_block_problem *p, const sx_block_tiles *t,
 }
 
 /* The same where blocks walk over the tiles. `held` of them share the core, one round of them after another if there
- * are more. A tile after the first waits for what its first stage takes longer than the results before it. */
+ * are more. A tile after the first waits for what its first stage takes longer than the results before it; in a cluster
+ * that stage is filled when the other block, too, has freed it. The blocks of a cluster meet twice: before the first
+ * tile and behind the last one. */
 static double walked_cycles(const sx_block_problem *p, const sx_block_tiles *t,
                             const sx_block_work *s, double held)
 {
@@ -493,10 +513,10 @@ static double walked_cycles(const sx_block_problem *p, const sx_block_tiles *t,
     double rounds = sx_whole(walkers / (held * p->device->cores));
     double each = sx_whole(s->blocks / walkers);
     double results = held * result_cycles_of(p, t);
-    double latency = p->device->memory_latency;
+    double hop = hop_of(p, t), latency = p->device->memory_latency + hop;
     double next = NEXT_TILE_CYCLES + sx_most(0, latency - results);
     double of_block = each * (s->stages * stage_together(p, t, s, held) + results);
-    return rounds * (START_CYCLES + latency + of_block + (each - 1) * next);
+    return rounds * (START_CYCLES + latency + of_block + (each - 1) * next + hop);
 }
 
 double sx_block_cycles(const sx_block_problem *p, const sx_block_tiles *t, const sx_block_work *s,

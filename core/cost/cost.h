@@ -73,8 +73,12 @@ bool sx_block_has_raster(const sx_block_problem *problem, const sx_block_tiles *
 bool sx_block_has_cluster(const sx_block_problem *problem, const sx_block_tiles *tiles);
 uint32_t sx_block_resident(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* How many blocks may walk over the tiles: one for each core, where the copy engine copies, a core holds one block (of
- * several one computes while another one begins or ends) and there are more tiles than cores. Else 0. */
+ * several one computes while another one begins or ends), there are more tiles than cores, and the blocks of a cluster
+ * follow each other. Else 0. */
 uint32_t sx_block_walkers(const sx_block_problem *problem, const sx_block_tiles *tiles);
+/* The rows of blocks to visit together so that clusters walk: as many as tiles->raster says, two where clusters lie
+ * along the rows and it is 0, none where they lie along the columns. */
+uint32_t sx_block_cluster_raster(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* sx_cost_schedule for tiles of which a core holds at least one block. */
 double sx_cost_block(const sx_block_problem *problem, const sx_block_tiles *tiles);
 /* What of it is the launch that adds up slices which different blocks made. */

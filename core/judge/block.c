@@ -30,8 +30,19 @@ static bool check_walk(const sx_block *b, const int64_t grid[3])
     if (!ok) {
         (void)sx_refuse(b->g, "%u blocks walk over a grid without a copy engine, or too large",
                         b->t->walkers);
+        return false;
     }
-    return ok;
+    /* Blocks of a cluster share what each of them reads of one factor: at every point they are neighbours on the side
+     * of the other one. Points are counted along the columns; along the rows where these are visited together. */
+    const sx_tile *t = b->t;
+    uint32_t along = t->raster > 0 ? t->cluster_rows : t->cluster_columns;
+    uint32_t across = t->raster > 0 ? t->cluster_columns : t->cluster_rows;
+    if (t->walkers > 0 && (across > 1 || (along > 1 && t->walkers % along != 0))) {
+        (void)sx_refuse(b->g, "%u blocks walk in clusters of %u x %u that do not stay together",
+                        t->walkers, t->cluster_rows, t->cluster_columns);
+        return false;
+    }
+    return true;
 }
 
 bool sx_block_check_grid(const sx_block *b)

@@ -108,20 +108,12 @@ static sx_code check_levels(sx_ctx *cx, const sx_schedule *s)
     return SX_OK;
 }
 
-/* Blocks that walk over the grid. Those of a cluster would have to walk together. */
+/* Blocks that walk over the grid. */
 static sx_code check_blocks(sx_ctx *cx, const sx_schedule *s)
 {
     if (s->blocks > SX_SCHEDULE_BLOCKS_MAX) {
         return SX_FAIL(cx, SX_INPUT, "schedule: %u blocks, at most %d", s->blocks,
                        SX_SCHEDULE_BLOCKS_MAX);
-    }
-    for (uint32_t i = 0; i < s->level_count && s->blocks > 0; i++) {
-        if (s->level[i].bind == SX_BIND_CLUSTER) {
-            return SX_FAIL(cx, SX_UNIMPLEMENTED,
-                           "schedule: %u blocks that walk over the grid and clusters of blocks, "
-                           "only one of both is lowered",
-                           s->blocks);
-        }
     }
     return SX_OK;
 }

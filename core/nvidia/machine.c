@@ -123,23 +123,25 @@ static bool walks(const sx_ptx_kernel *kernel)
 /* More blocks in a cluster need a device that allows it (CUDA C++ Programming Guide, thread block clusters). */
 #define CLUSTER_BLOCKS_MAX 8
 
-/* A kernel that requires clusters is launched with whole ones. */
+/* A kernel that requires clusters is launched with whole ones. Where they walk, their points are neighbours, too. */
 static sx_code check_cluster(sx_ctx *cx, const sx_machine *machine, const sx_ptx_kernel *kernel,
                              uint32_t entry, const sx_machine_block *block)
 {
     const sx_ptx_block *c = &kernel->cluster;
-    uint32_t grid[3] = {0};
+    uint32_t grid[3] = {block->walkers, 0, 0};
     if (c->x == 0 && !kernel->explicit_cluster) {
         return SX_OK;
     }
-    if (block->grid[0] > 0 && sx_grid_fits(block->grid)) {
-        sx_grid_launched(block->grid, grid);
+    int64_t points;
+    if (block->walkers > 0 ? sx_grid_can_walk(block->grid, &points)
+                           : block->grid[0] > 0 && sx_grid_fits(block->grid)) {
+        sx_grid_launched_by(block->grid, block->walkers, grid);
     }
-    bool some = c->x > 0 && c->y > 0 && c->z > 0 && block->threads > 0 && block->walkers == 0 &&
-                machine->level >= 90;
+    bool some = c->x > 0 && c->y > 0 && c->z > 0 && block->threads > 0 && machine->level >= 90;
     bool few = some && c->x <= CLUSTER_BLOCKS_MAX && c->y <= CLUSTER_BLOCKS_MAX / c->x &&
                c->z <= CLUSTER_BLOCKS_MAX / c->x / c->y;
-    return few && grid[0] % c->x == 0 && grid[1] % c->y == 0 && grid[2] % c->z == 0
+    bool together = few && (block->walkers == 0 || block->grid[2] % c->x == 0);
+    return together && grid[0] % c->x == 0 && grid[1] % c->y == 0 && grid[2] % c->z == 0
                ? SX_OK
                : SX_FAIL(cx, SX_INPUT,
                          "PTX code at %u: requires clusters of %ux%ux%u blocks, launched on %s "

@@ -423,12 +423,13 @@ static sx_code give(sx_ctx *cx, const sx_emulation *what, const sx_ptx_kernel *k
     return SX_OK;
 }
 
-/* A block for each point, or those that walk over them. Copies end as late as they may, so that a wait that is missing
- * is seen. */
-static void launch_blocks(const interpreter *in, const sx_emulation *what, sx_ptx_launch *launch)
+/* A block for each point, or those that walk over them, in clusters of so many along x. Copies end as late as they may,
+ * so that a wait that is missing is seen. */
+static void launch_blocks(const interpreter *in, const sx_emulation *what, uint32_t cluster,
+                          sx_ptx_launch *launch)
 {
-    uint32_t blocks[3];
-    sx_grid_launched_by(what->grid, what->walkers, blocks);
+    uint32_t blocks[3], rest = what->walkers % cluster;
+    sx_grid_launched_by(what->grid, what->walkers + (rest > 0 ? cluster - rest : 0), blocks);
     launch->grid = (sx_ptx_dim){blocks[0], blocks[1], blocks[2]};
     launch->block = (sx_ptx_dim){what->threads, 1, 1};
     launch->first_block = (uint64_t)what->first;
@@ -504,7 +505,7 @@ static sx_code emulate(sx_ctx *cx, sx_emulator *emulator, const sx_emulation *wh
                             .argument_count = kernel->parameter_count};
     if (what->threads > 0) {
         const sx_ptx_block *c = &kernel->cluster;
-        launch_blocks(in, what, &launch);
+        launch_blocks(in, what, c->x > 0 ? c->x : 1, &launch);
         if (c->x * c->y * c->z > 1) {
             bool divides =
                 launch.grid.x % c->x == 0 && launch.grid.y % c->y == 0 && launch.grid.z % c->z == 0;

@@ -426,15 +426,18 @@ static sx_code put_map(sx_nvidia_block *k)
     return l->b.code;
 }
 
-/* Behind the map: the next point, where blocks walk; and at the end of all the slots of the result may go. */
+/* Behind the map: the next point, where blocks walk. At the end of all the slots of the result may go, and the rest of
+ * the block's memory when the other block of its cluster is there, too. */
 static void end_points(sx_nvidia_block *k)
 {
     if (k->tile->walkers > 0) {
         sx_nvidia_end_walk(k);
+        sx_nvidia_part_from_cluster(k);
     }
     if (k->store != NULL) {
         sx_nvidia_end_store(k);
     }
+    sx_nvidia_leave_cluster(k);
 }
 
 /* ---- entries ---- */
@@ -551,7 +554,6 @@ sx_code sx_nvidia_of_tile(sx_ctx *cx, const sx_kernel *kernel, uint32_t part, sx
         SX_TRY(put_stages(k));
     }
     SX_TRY(tile->online != NULL ? sx_nvidia_end_online(k) : put_map(k));
-    sx_nvidia_leave_cluster(k);
     end_points(k);
     sx_ptx_put(&k->l.b, SX_PTX_OP_RET, SX_PTX_M(0), NULL, 0);
     if (tile->by_engine) {

@@ -82,6 +82,8 @@ void sx_nvidia_load(sx_nvidia_block *k, sx_ptx_arg loading);
 /* The instruction of four warps; SX_PTX_OP_COUNT where it is not emitted. */
 sx_ptx_op sx_nvidia_warpgroup_op(const sx_matrix_instruction *m);
 
+/* In a cluster: the thread is done with the memory of the other block. */
+void sx_nvidia_part_from_cluster(sx_nvidia_block *k);
 /* Behind the results: until the other block of a cluster does not need the memory of this one any more. */
 void sx_nvidia_leave_cluster(sx_nvidia_block *k);
 

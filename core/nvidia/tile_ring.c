@@ -116,6 +116,13 @@ static void wait_for_cluster(sx_nvidia_block *k)
 }
 
 /* The warp that loads has ended by itself: who has ended counts as arrived. */
+void sx_nvidia_part_from_cluster(sx_nvidia_block *k)
+{
+    if (in_cluster(k)) {
+        arrive_at_cluster(k);
+    }
+}
+
 void sx_nvidia_leave_cluster(sx_nvidia_block *k)
 {
     if (in_cluster(k)) {
@@ -372,8 +379,8 @@ static sx_code put_math(sx_nvidia_block *k)
         settle(k, 0);
     }
     release(k, before, speaks);
-    if (in_cluster(k)) { /* the results may be made before the others come here */
-        arrive_at_cluster(k);
+    if (tile->walkers == 0) { /* the results may be made before the others come here */
+        sx_nvidia_part_from_cluster(k);
     }
     return k->l.b.code;
 }

@@ -166,12 +166,12 @@ static sx_code keep_block(blocks *b, double ns)
 }
 
 /* The same tiles by blocks that walk over them, where that costs less than `least`, which then is its price. */
-static sx_code price_walk(blocks *b, uint32_t held, double *least)
+static sx_code price_walk(blocks *b, const sx_block_work *work, uint32_t held, double *least)
 {
-    b->t.walkers = b->space->a->steady ? 0 : sx_block_walkers(b->problem, &b->t);
+    b->t.walkers = b->space->a->steady || held > 1 ? 0 : sx_block_walkers(b->problem, &b->t);
     if (b->t.walkers > 0) {
-        double cycles = sx_block_cycles(&b->of_tiles, &b->t, &b->work, held);
-        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, &b->work, held, cycles);
+        double cycles = sx_block_cycles(&b->of_tiles, &b->t, work, held);
+        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
         SX_TRY(ns < *least ? keep_block(b, ns) : SX_OK);
         *least = ns < *least ? ns : *least;
         b->t.walkers = 0;
@@ -179,7 +179,7 @@ static sx_code price_walk(blocks *b, uint32_t held, double *least)
     return SX_OK;
 }
 
-/* The same tiles in clusters along the rows or the columns, where that costs less than `least`. */
+/* The same tiles in clusters along the rows or the columns, which may walk, where that costs less than `least`. */
 static sx_code price_clusters(blocks *b, uint32_t held, double *least)
 {
     for (uint32_t i = 0; i < 2; i++) {
@@ -192,6 +192,8 @@ static sx_code price_clusters(blocks *b, uint32_t held, double *least)
         double ns = price_raster(b, &work, held);
         SX_TRY(ns < *least ? keep_block(b, ns) : SX_OK);
         *least = ns < *least ? ns : *least;
+        b->t.raster = sx_block_cluster_raster(&b->of_tiles, &b->t);
+        SX_TRY(price_walk(b, &work, held, least));
         b->t.cluster_rows = b->t.cluster_columns = 0;
     }
     return SX_OK;
@@ -218,7 +220,7 @@ static sx_code price_stores(blocks *b, double *least)
         before = held;
         double ns = price_raster(b, &b->work, held);
         SX_TRY(keep_block(b, ns));
-        SX_TRY(price_walk(b, held, &ns));
+        SX_TRY(price_walk(b, &b->work, held, &ns));
         SX_TRY(price_clusters(b, held, &ns));
         *least = *least == 0 || ns < *least ? ns : *least;
     }

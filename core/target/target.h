@@ -82,7 +82,8 @@ typedef struct {
 
 /* What is run: `count` points of the grid of a part, counted with the last index fastest, from `first` on. Where blocks
  * walk over them, `count` blocks from `first` on of a launch of `walkers` blocks, at most one for each point: with one
- * for each, block n is point n alone. */
+ * for each, block n is point n alone. Where blocks walk in clusters, the launch has as many more as fill the last one,
+ * and of a cluster that one is asked for all run. */
 typedef struct {
     uint32_t entry;
     int64_t grid[3];

@@ -291,6 +291,12 @@ bool sx_tile_cluster(const sx_tile *tile, const int64_t grid[3], uint32_t cluste
            (grid[1] % cluster[1] == 0 && grid[2] % cluster[2] == 0 && !sx_grid_is_folded(grid));
 }
 
+bool sx_tile_cluster_walks(const sx_tile *tile, const uint32_t cluster[3])
+{
+    uint32_t blocks = cluster[0] * cluster[1] * cluster[2];
+    return tile->walkers == 0 || (cluster[2] == blocks && tile->walkers % blocks == 0);
+}
+
 /* A pair of blocks whose copy engines fetch for both. */
 static sx_code check_cluster(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)
 {
@@ -299,7 +305,14 @@ static sx_code check_cluster(sx_ctx *cx, const sx_kernel *kernel, const sx_part 
     uint32_t cluster[3];
     bool fits = blocks == 1 || (blocks == SX_BLOCK_CLUSTER && tile->by_engine &&
                                 tile->online == NULL && sx_tile_cluster(tile, part->grid, cluster));
-    return fits ? SX_OK : fail(cx, kernel, "clusters of two that divide the grid, blocks", blocks);
+    if (!fits) {
+        return fail(cx, kernel, "clusters of two that divide the grid, blocks", blocks);
+    }
+    return blocks == 1 || sx_tile_cluster_walks(tile, cluster)
+               ? SX_OK
+               : fail(cx, kernel,
+                      "whole clusters of blocks that follow each other and walk, blocks",
+                      tile->walkers);
 }
 
 static sx_code check_grid(sx_ctx *cx, const sx_kernel *kernel, const sx_part *part)

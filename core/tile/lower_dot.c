@@ -437,8 +437,7 @@ static sx_code check_tiles(lowering *w)
         return refuse(w, "more groups of warps than a ring has roles");
     }
     if ((t->cluster_rows != 0 || t->cluster_columns != 0) &&
-        (m == NULL || m->warps == 1 || t->walkers > 0 ||
-         t->cluster_rows + t->cluster_columns != SX_BLOCK_CLUSTER)) {
+        (m == NULL || m->warps == 1 || t->cluster_rows + t->cluster_columns != SX_BLOCK_CLUSTER)) {
         return refuse(w, "these clusters");
     }
     w->warp_bits[SX_SIDE_ROW] = sx_tile_log2(t->rows / t->warp_rows);
@@ -518,6 +517,9 @@ static sx_code make_part(lowering *w)
     uint32_t cluster[3];
     if (!sx_tile_cluster(tile, part->grid, cluster)) {
         return refuse(w, "clusters that do not divide them");
+    }
+    if (!sx_tile_cluster_walks(tile, cluster)) {
+        return refuse(w, "clusters that walk, by half or of blocks that do not follow each other");
     }
     return sx_grid_fits(part->grid)
                ? sx_tile_check(w->l.cx, w->l.kernel, part)

@@ -144,8 +144,8 @@ struct sx_tile {
     uint32_t block_rows, block_columns, block_steps;
     /* Rows of blocks that are visited together; they divide all of them. 0: one after another. */
     uint32_t raster;
-    /* So many blocks walk over the points of the grid (core/base/grid.h). With a copy engine alone. 0: each point is a
-     * block. */
+    /* So many blocks walk over the points of the grid (core/base/grid.h), those of a cluster together. With a copy
+     * engine alone. 0: each point is a block. */
     uint32_t walkers;
     /* Blocks side by side along the rows, or along the columns, that are a cluster; up to 1: none. They share a factor,
      * the right one along the rows and the left one along the columns. Each fetches its part of the boxes of that one
@@ -233,6 +233,10 @@ static inline uint32_t sx_tile_sharers(const sx_tile *tile, uint32_t which)
 /* check.c: the blocks of a cluster along each index of the grid, all 1 where there is none; false: they do not divide
  * it, or it is folded (core/base/grid.h). */
 bool sx_tile_cluster(const sx_tile *tile, const int64_t grid[3], uint32_t cluster[3]);
+/* check.c: can these clusters walk, where blocks do? Blocks that walk are counted along the grid, its last index
+ * fastest (core/base/grid.h). So a cluster lies along that index, where its blocks have numbers side by side; and with
+ * whole clusters of walkers each goes from one cluster of points to another one. */
+bool sx_tile_cluster_walks(const sx_tile *tile, const uint32_t cluster[3]);
 /* check.c: the grid of a contraction; false: its rows cannot be visited together so. */
 bool sx_tile_grid(const sx_tile *tile, int64_t grid[3]);
 /* check.c: a part with a tile is well formed. Its layouts hold every element of the block once; roles meet at the ring

@@ -456,6 +456,23 @@ def test_blocks_in_clusters():
         assert checks and all(c["passed"] for c in checks), checks
 
 
+def test_clusters_that_walk():
+    """306 pairs of tiles by 66 clusters: the module is verified, also while they walk, and says how it is
+    launched."""
+    module = TMP / "walks.sxm"
+    sx("compile", "--gemm", "2304x4352x256", "--dtype", "bf16", "--target", "h100", "--assembler", "none",
+       "--verify-flops", "1", "-o", module)
+    text = sx("explain", "--all", module).stdout
+    assert " cluster(" in text and " blocks(132)" in text, text
+    assert "132 blocks walk over 612 tiles" in text and "clusters of 2 blocks side by side" in text, text
+    assert "of its 612 blocks, which the others are like" in text, text
+    checks = json.loads(sx("explain", "--json", module).stdout)["checks"]
+    assert checks and all(c["passed"] for c in checks), checks
+    sx("module", "dump", module, "-o", TMP / "walks")
+    (launch,) = json.loads((TMP / "walks" / "kernels.json").read_text())["kernels"][0]["launch"]
+    assert launch["walkers"] == 132 and launch["grid"] == [1, 18, 34], launch
+
+
 def test_matrix_instructions_under_every_epilogue():
     """Beside a division or a root wgmma is slow, as its assembler says: such products are by mma, and none by lanes."""
     for epilogue, rows in (("bias,relu", 64), ("residual,scale", 64), ("gelu", 16), ("silu,multiply", 16),

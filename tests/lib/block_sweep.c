@@ -71,6 +71,28 @@ static void price(sweep *s)
     }
 }
 
+/* The tiles as they are, and by blocks that walk where they may. */
+static void price_both(sweep *s)
+{
+    price(s);
+    s->t.walkers = s->a->steady ? 0 : sx_block_walkers(&s->problem, &s->t);
+    if (s->t.walkers > 0) {
+        price(s);
+        s->t.walkers = 0;
+    }
+}
+
+/* Clusters along the rows walk where an even number of rows is visited together: two, for their sake alone. */
+static void price_pairs(sweep *s, int64_t down)
+{
+    s->t.raster = 2;
+    s->t.walkers = sx_block_walkers(&s->problem, &s->t);
+    if (s->t.walkers > 0 && s->a->extent[SX_ROLE_BATCH] == 1 && down > 2) {
+        price(s);
+    }
+    s->t.walkers = s->t.raster = 0;
+}
+
 /* Two blocks side by side, where as many blocks stand there as pairs have, and the copy engine copies halves of what
  * they share: 16 rows or columns at least. */
 static void sweep_clusters(sweep *s)
@@ -82,12 +104,15 @@ static void sweep_clusters(sweep *s)
                  s->a->extent[SX_ROLE_BATCH] <= SX_GRID_YZ_MAX && down <= SX_GRID_YZ_MAX;
     if (pairs && down % 2 == 0 && s->t.columns >= 16) {
         s->t.cluster_rows = 2;
-        price(s);
+        price_both(s);
+        if (s->t.raster == 0) {
+            price_pairs(s, down);
+        }
         s->t.cluster_rows = 0;
     }
     if (pairs && across % 2 == 0 && s->t.rows >= 16) {
         s->t.cluster_columns = 2;
-        price(s);
+        price_both(s);
         s->t.cluster_columns = 0;
     }
 }
@@ -98,12 +123,7 @@ static void sweep_raster(sweep *s)
         s->t.raster = raster;
         if (raster == 0 ||
             (!s->t.apart && !s->a->steady && sx_block_has_raster(&s->problem, &s->t))) {
-            price(s);
-            s->t.walkers = s->a->steady ? 0 : sx_block_walkers(&s->problem, &s->t);
-            if (s->t.walkers > 0) {
-                price(s);
-                s->t.walkers = 0;
-            }
+            price_both(s);
             sweep_clusters(s);
         }
     }

@@ -22,6 +22,7 @@ static sx_block_tiles random_tiles(sx_rng *rng)
         bool rows = sx_rng_below(rng, 2) != 0;
         t.cluster_rows = rows ? SX_BLOCK_CLUSTER : 0;
         t.cluster_columns = rows ? 0 : SX_BLOCK_CLUSTER;
+        t.raster = rows && t.walkers > 0 ? 2 : 0;
     }
     return t;
 }
@@ -52,8 +53,9 @@ static sx_verdict verdict_of(sx_ctx *cx, sx_judge *judge, const node *n, const s
 START_TEST(test_proven)
 {
     sx_rng rng = {sx_test_seed()};
-    uint32_t lowered = 0, clusters = 0;
-    for (uint32_t round = 0; round < 90 || (clusters < 2 && round < 2000); round++) {
+    uint32_t lowered = 0, clusters = 0, walking = 0;
+    for (uint32_t round = 0; round < 90 || ((clusters < 2 || walking < 2) && round < 2000);
+         round++) {
         sx_ctx cx;
         sx_judge *judge;
         sx_kernel *kernel;
@@ -66,7 +68,10 @@ START_TEST(test_proven)
             sx_verdict verdict = verdict_of(&cx, judge, &n, kernel);
             ck_assert_msg(verdict.proven, "%s", verdict.text);
             ck_assert(kernel->part[0].tile->by_engine);
-            clusters += kernel->part[0].tile->cluster_rows + kernel->part[0].tile->cluster_columns;
+            const sx_tile *tile = kernel->part[0].tile;
+            bool cluster = tile->cluster_rows + tile->cluster_columns > 0;
+            clusters += cluster ? 1 : 0;
+            walking += cluster && tile->walkers > 0 ? 1 : 0;
             lowered++;
         } else {
             ck_assert_msg(code == SX_UNIMPLEMENTED || code == SX_LIMIT, "%s", cx.error.text);
@@ -75,6 +80,7 @@ START_TEST(test_proven)
     }
     ck_assert_uint_ge(lowered, 8);
     ck_assert_uint_ge(clusters, 2);
+    ck_assert_uint_ge(walking, 2);
 }
 END_TEST
 
@@ -114,6 +120,8 @@ FAULT(halves, tile->cluster_columns = 2)
 FAULT(grid, tile->cluster_rows = 3)
 FAULT(threads, tile->by_engine = false; tile->ring.tx_bytes = 0)
 FAULT(walkers, tile->by_engine = false; tile->walkers = 2)
+FAULT(half, tile->cluster_columns = 2; tile->walkers = 3)
+FAULT(below, tile->cluster_rows = 2; tile->walkers = 4)
 static const struct {
     const char *what;
     void (*plant)(sx_tile *tile);
@@ -142,6 +150,9 @@ static const struct {
     {"clusters that leave a row of blocks", plant_grid, "clusters of 3 x 1 blocks do not divide"},
     {"threads would have to copy", plant_threads, "between copy engine and threads"},
     {"they would have to walk", plant_walkers, "2 blocks walk over a grid without a copy engine"},
+    {"half of a cluster walks", plant_half, "3 blocks walk in clusters of 0 x 2 that do not stay"},
+    {"its blocks have other places in the walk", plant_below,
+     "4 blocks walk in clusters of 2 x 0 that do not stay"},
 };
 
 START_TEST(test_planted)

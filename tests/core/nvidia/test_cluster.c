@@ -1,6 +1,7 @@
 /* Contractions by clusters of two blocks, of which each fetches half of the factor that they share for both: the bits
- * of the same blocks without clusters, in every order, copies early and late; what is fetched; what is refused; each
- * instruction with which blocks wait for each other left out; and what the assembler makes of them. */
+ * of the same blocks without clusters, in every order, copies early and late, also where clusters walk over the tiles;
+ * what is fetched; what is refused; each instruction with which blocks wait for each other left out; and what the
+ * assembler makes of them. */
 #include "tests/core/nvidia/tiles.h"
 
 #include "client/assemble/assemble.h"
@@ -92,6 +93,52 @@ START_TEST(test_same_bits)
         ck_assert_uint_lt(after.global_read_bytes, before.global_read_bytes);
         sx_ctx_fini(&cx);
     }
+}
+END_TEST
+
+/* Clusters that walk: the bits of blocks for each tile, whatever the number of clusters: one, fewer than pairs of tiles
+ * so that some have a pair more than others, and more. Copies end early and late. Four tiles of a block or more, of one
+ * stage or several, with a last one that is whole or not: parities go on from one tile to the next. */
+START_TEST(test_walk)
+{
+    static const int64_t sums[] = {16, 72, 136};
+    sx_rng rng = {sx_test_seed() + (uint64_t)_i};
+    const sx_block_tiles *plan = &plans[_i / 2];
+    bool along_rows = _i % 2 != 0;
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    tiles_case c = case_of(&rng, plan, (uint32_t)_i);
+    c.b = along_rows ? 1 : c.b; /* of one matrix rows are visited together */
+    c.m = (plan->rows * (along_rows ? 4 : 2) - 1) / 8 * 8;
+    c.n = (plan->columns * (along_rows ? 2 : 4) - 1) / 8 * 8;
+    c.k = sums[sx_rng_below(&rng, SX_COUNT(sums))];
+    node n = tiles_node(&cx, &c);
+    tiles_fill(&cx, &n, &rng, false);
+    uint32_t bytes = (uint32_t)bytes_of(&n.result);
+    uint8_t *want = exact_buffer(&cx, bytes), *got = exact_buffer(&cx, bytes);
+    sx_kernel *alone = lower(&cx, &n, plan);
+    uint32_t tiles = 8 * (uint32_t)c.b;
+    sx_ptx_statistics dealt, before, after;
+    ck_sx_ok(&cx, tiles_run(&cx, alone, tiles_module(&cx, alone, 90), &n, 0, true, want, &before));
+    sx_block_tiles with = clustered(*plan, along_rows);
+    with.raster = along_rows ? 2 : 0;
+    sx_kernel *kernel = lower(&cx, &n, &with);
+    ck_sx_ok(&cx, tiles_run(&cx, kernel, tiles_module(&cx, kernel, 90), &n, 0, true, got, &dealt));
+    const uint32_t blocks[] = {2, 6, 2, tiles + 2};
+    for (uint32_t i = 0; i < SX_COUNT(blocks); i++) {
+        with.walkers = blocks[i];
+        kernel = lower(&cx, &n, &with);
+        memset(got, 0xCC, bytes);
+        ck_assert_uint_eq(kernel->numerics, alone->numerics);
+        sx_code code = tiles_run(&cx, kernel, tiles_module(&cx, kernel, 90), &n, sx_rng_next(&rng),
+                                 i % 2 != 0, got, &after);
+        ck_assert_msg(code == SX_OK, "%u tiles by %u blocks: %s", tiles, blocks[i], cx.error.text);
+        ck_assert_msg(memcmp(got, want, bytes) == 0, "%u tiles by %u blocks: other bits", tiles,
+                      blocks[i]);
+        ck_assert_uint_eq(after.global_read_bytes, dealt.global_read_bytes);
+        ck_assert_uint_lt(after.global_read_bytes, before.global_read_bytes);
+    }
+    sx_ctx_fini(&cx);
 }
 END_TEST
 
@@ -239,6 +286,36 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* Half of a cluster walks; or its blocks, one below the other, do not follow each other in the order of the walk. */
+START_TEST(test_refused_walks)
+{
+    static const struct {
+        bool along_rows;
+        uint32_t walkers, raster;
+        sx_code code;
+    } row[] = {{false, 3, 0, SX_UNIMPLEMENTED},
+               {true, 4, 0, SX_UNIMPLEMENTED},
+               {false, 4, 2, SX_UNIMPLEMENTED},
+               {true, 1, 2, SX_UNIMPLEMENTED},
+               {false, 4, 0, SX_OK},
+               {true, 4, 2, SX_OK}};
+    for (uint32_t i = 0; i < SX_COUNT(row); i++) {
+        sx_ctx cx;
+        sx_kernel *kernel;
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 256, .k = 64, .n = 256};
+        node n = tiles_node(&cx, &c);
+        sx_block_tiles plan = clustered(plans[0], row[i].along_rows);
+        plan.walkers = row[i].walkers;
+        plan.raster = row[i].raster;
+        sx_code code = tiles_lower(&cx, &sx_target_sm_90, &n, plan, &kernel);
+        ck_assert_msg(code == row[i].code, "row %u: %s", i, cx.error.text);
+        ck_assert(code == SX_OK || strstr(cx.error.text, "clusters that walk, by half") != NULL);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 /* Programs that the check refuses. */
 START_TEST(test_planted)
 {
@@ -266,6 +343,12 @@ START_TEST(test_planted)
     tile->cluster_columns = 2;
     tile->operand[0].boxes.map.box[1] *= 2; /* as without a cluster */
     ck_sx_fails(&cx, sx_tile_check(&cx, kernel, &kernel->part[0]), SX_INPUT, "boxes of the view");
+    tile->operand[0].boxes.map.box[1] /= 2;
+    tile->walkers = 6;
+    ck_sx_ok(&cx, sx_tile_check(&cx, kernel, &kernel->part[0]));
+    tile->walkers = 5; /* half of a cluster */
+    ck_sx_fails(&cx, sx_tile_check(&cx, kernel, &kernel->part[0]), SX_INPUT,
+                "whole clusters of blocks that follow each other and walk");
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -304,12 +387,18 @@ static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, cons
     return killed;
 }
 
-/* Nobody misses: that the last two stages are freed, in either block, and that one of them is settled before, since
- * nobody waits for them any more. */
+/* A pair of blocks for a pair of tiles, of which nobody misses: that the last two stages are freed, in either block,
+ * and that one of them is settled before, since nobody waits for them any more. And a pair that walks over three pairs of
+ * tiles, where the next tile waits for all of that. */
+static const struct {
+    int64_t n;
+    uint32_t walkers, survivors, unmissed;
+} deletions[] = {{56, 0, 5, 2}, {184, 2, 0, 0}};
+
 START_TEST(test_deletions)
 {
     static const sx_block_tiles plan = BLOCKS(64, 32, 16, 64, 32, 2, 0);
-    tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 40, .k = 72, .n = 56};
+    tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 40, .k = 72, .n = deletions[_i].n};
     sx_rng rng = {sx_test_seed()};
     uint32_t survivors = 0, mutants = 0;
     sx_ctx cx;
@@ -317,6 +406,7 @@ START_TEST(test_deletions)
     node n = tiles_node(&cx, &c);
     tiles_fill(&cx, &n, &rng, false);
     sx_block_tiles with = clustered(plan, false);
+    with.walkers = deletions[_i].walkers;
     sx_kernel *kernel = lower(&cx, &n, &with);
     sx_ptx_module *module = tiles_module(&cx, kernel, 90);
     sx_ptx_kernel *k = &module->kernel[0];
@@ -340,8 +430,23 @@ START_TEST(test_deletions)
         mutants++;
         k->insn[i] = whole;
     }
-    ck_assert_uint_eq(survivors, 5);
+    ck_assert_uint_eq(survivors, deletions[_i].survivors);
     ck_assert_uint_ge(mutants, 20);
+    /* Parities that do not change, and barriers that count the arrivals of one block alone. */
+    for (uint32_t i = 0; i < k->insn_count; i++) {
+        sx_ptx_insn whole = k->insn[i];
+        bool parity = whole.op == SX_PTX_OP_XOR, counts = whole.op == SX_PTX_OP_MBARRIER_INIT;
+        sx_ptx_arg *number = &k->arg[whole.arg + (parity ? 2 : 1)], before = *number;
+        if ((!parity && !counts) || number->kind != SX_PTX_ARG_IMMEDIATE ||
+            (parity && before.value != 1)) {
+            continue;
+        }
+        number->value = parity ? 0 : before.value / 2;
+        ck_assert_msg((counts && before.value == 1) ||
+                          is_killed(kernel, module, &n, statistics.thread_insns, want, got, bytes),
+                      "nobody misses instruction %u of %u", i, k->insn_count);
+        *number = before;
+    }
     /* The scopes of arrivals at the other block, but for the last two, and of waits for them. */
     uint32_t scopes = 0, unmissed = 0;
     for (uint32_t i = 0; i < k->insn_count; i++) {
@@ -359,7 +464,7 @@ START_TEST(test_deletions)
         }
     }
     ck_assert_uint_ge(scopes, 4);
-    ck_assert_uint_eq(unmissed, 2);
+    ck_assert_uint_eq(unmissed, deletions[_i].unmissed);
     sx_ctx_fini(&cx);
 }
 END_TEST
@@ -376,7 +481,9 @@ START_TEST(test_target)
     node n = tiles_node(&cx, &c);
     tiles_fill(&cx, &n, &rng, false);
     const sx_analysis *a = analysis_of(&cx, &n);
-    sx_block_tiles tiles = clustered(plans[0], _i != 0);
+    bool walks = _i == 2;
+    sx_block_tiles tiles = clustered(plans[0], _i == 1);
+    tiles.walkers = walks ? 4 : 0;
     tiles.left = a->lhs;
     tiles.right = a->rhs;
     sx_schedule s;
@@ -401,15 +508,17 @@ START_TEST(test_target)
     int64_t points = grid[0] * grid[1] * grid[2];
     sx_emulation run = {.entry = code.entry[0],
                         .grid = {grid[0], grid[1], grid[2]},
-                        .count = points,
+                        .count = walks ? 5 : points,
                         .buffer = region,
                         .buffer_count = 3,
                         .threads = code.block[0].threads,
                         .shared_bytes = code.block[0].shared_bytes,
+                        .walkers = walks ? 5 : 0, /* the third cluster is filled */
                         .maps = &code.maps[0]};
     ck_assert_int_eq(points, 2 * 4 * 4);
     ck_sx_ok(&cx, target->emulate(&cx, emulator, &run));
     region[2].memory = out;
+    run.walkers = walks ? (uint32_t)points : 0;
     sx_emulated_path path = {.path = 0};
     for (int64_t first = 0; first < points; first += 5) { /* ranges that cut clusters */
         run.first = first;
@@ -417,12 +526,15 @@ START_TEST(test_target)
         run.path = &path;
         ck_sx_ok(&cx, target->emulate(&cx, emulator, &run));
         ck_assert_uint_eq(path.cluster[0], 1);
-        ck_assert_uint_eq(path.cluster[1], _i != 0 ? 2 : 1);
-        ck_assert_uint_eq(path.cluster[2], _i != 0 ? 1 : 2);
+        ck_assert_uint_eq(path.cluster[1], _i == 1 ? 2 : 1);
+        ck_assert_uint_eq(path.cluster[2], _i == 1 ? 1 : 2);
         ck_assert(path.affine);
     }
     ck_assert_int_eq(memcmp(out, whole, bytes), 0);
-    run.grid[_i != 0 ? 1 : 2] = 3; /* planted: a launch whose blocks are no whole clusters */
+    run.grid[0] = walks ? 1 : 2;
+    run.grid[1] = walks ? 1 : 4;
+    run.walkers = walks ? 3 : 0;
+    run.grid[_i == 1 ? 1 : 2] = 3; /* planted: a launch whose blocks are no whole clusters */
     run.first = 0;
     run.count = 1;
     ck_sx_fails(&cx, target->emulate(&cx, emulator, &run), SX_INPUT, "do not divide the grid");
@@ -441,6 +553,8 @@ START_TEST(test_assembled)
     tiles_case c = {.dtype = SX_BF16, .b = 1, .m = 4096, .k = 2048, .n = 4096, .after = 1};
     node n = tiles_node(&cx, &c);
     sx_block_tiles with = clustered(plan, _i != 0);
+    with.raster = _i == 2 ? 2 : 0;
+    with.walkers = _i == 2 ? 132 : 0;
     sx_kernel *kernel = lower(&cx, &n, &with);
     sx_buf text;
     sx_buf_init(&text, (size_t)8 << 20);
@@ -453,8 +567,8 @@ START_TEST(test_assembled)
         ck_sx_ok(&cx, sxa_refuse(&cx, &result));
         const sx_cubin_kernel *k = &result.record->kernel[0];
         ck_assert_uint_eq(k->spill_count + k->stack_bytes, 0);
-        ck_assert_uint_eq(k->cluster.x, _i != 0 ? 1 : 2);
-        ck_assert_uint_eq(k->cluster.y, _i != 0 ? 2 : 1);
+        ck_assert_uint_eq(k->cluster.x, _i == 1 ? 1 : 2);
+        ck_assert_uint_eq(k->cluster.y, _i == 1 ? 2 : 1);
         ck_assert_uint_eq(k->cluster.z, 1);
         ck_assert_uint_le(k->registers, 168);
     }
@@ -469,13 +583,15 @@ int main(void)
     TCase *tcase = tcase_create("cluster");
     tcase_set_timeout(tcase, 120);
     tcase_add_loop_test(tcase, test_same_bits, 0, 2 * (int)SX_COUNT(plans));
+    tcase_add_loop_test(tcase, test_walk, 0, 2 * (int)SX_COUNT(plans));
     tcase_add_test(tcase, test_fetched);
     tcase_add_test(tcase, test_forms);
     tcase_add_loop_test(tcase, test_refused, 0, (int)SX_COUNT(refused));
+    tcase_add_test(tcase, test_refused_walks);
     tcase_add_test(tcase, test_planted);
-    tcase_add_test(tcase, test_deletions);
-    tcase_add_loop_test(tcase, test_target, 0, 2);
-    tcase_add_loop_test(tcase, test_assembled, 0, 2);
+    tcase_add_loop_test(tcase, test_deletions, 0, (int)SX_COUNT(deletions));
+    tcase_add_loop_test(tcase, test_target, 0, 3);
+    tcase_add_loop_test(tcase, test_assembled, 0, 3);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }

@@ -67,23 +67,30 @@ START_TEST(test_clusters)
     static const struct {
         const char *cluster;
         int64_t grid[3];
-        uint32_t threads;
+        uint32_t walkers;
         bool fits;
     } row[] = {
-        {".reqnctapercluster 2, 1, 1", {3, 5, 4}, 64, true},
-        {".reqnctapercluster 2, 1, 1", {3, 4, 5}, 64, false},
-        {".reqnctapercluster 1, 2, 1", {3, 4, 5}, 64, true},
-        {".reqnctapercluster 1, 2, 3", {3, 4, 5}, 64, true},
-        {".reqnctapercluster 2, 1, 1", {0, 0, 0}, 64, true}, /* not known */
-        {".reqnctapercluster 8, 1, 1", {1, 1, 16}, 64, true},
-        {".reqnctapercluster 4, 4, 1", {1, 16, 16}, 64, false}, /* more than every device allows */
-        {".explicitcluster", {1, 1, 16}, 64, false},            /* of which size? */
+        {".reqnctapercluster 2, 1, 1", {3, 5, 4}, 0, true},
+        {".reqnctapercluster 2, 1, 1", {3, 4, 5}, 0, false},
+        {".reqnctapercluster 1, 2, 1", {3, 4, 5}, 0, true},
+        {".reqnctapercluster 1, 2, 3", {3, 4, 5}, 0, true},
+        {".reqnctapercluster 2, 1, 1", {0, 0, 0}, 0, true}, /* not known */
+        {".reqnctapercluster 8, 1, 1", {1, 1, 16}, 0, true},
+        {".reqnctapercluster 4, 4, 1", {1, 16, 16}, 0, false}, /* more than every device allows */
+        {".explicitcluster", {1, 1, 16}, 0, false},            /* of which size? */
+        {".reqnctapercluster 2, 1, 1", {3, 5, 4}, 6, true},    /* which walk, of 60 points */
+        {".reqnctapercluster 2, 1, 1", {3, 5, 4}, 132, true},  /* as many as there are points */
+        {".reqnctapercluster 2, 1, 1", {3, 5, 4}, 7, false},   /* half of a cluster */
+        {".reqnctapercluster 2, 1, 1", {4, 4, 5}, 6, false},   /* over the ends of rows */
+        {".reqnctapercluster 1, 2, 1", {3, 4, 4}, 6, false},   /* they walk along x */
+        {".reqnctapercluster 2, 1, 1", {0, 0, 0}, 6, true},
+        {".reqnctapercluster 2, 1, 1", {0, 0, 0}, 7, false},
     };
     for (uint32_t i = 0; i < SX_COUNT(row); i++) {
         char to[80];
         (void)snprintf(to, sizeof(to), ".reqntid 64, 1, 1\n%s", row[i].cluster);
         sx_span text = changed(".reqntid 64, 1, 1", to);
-        sx_machine_block block = {.threads = row[i].threads, .shared_bytes = 256};
+        sx_machine_block block = {.threads = 64, .shared_bytes = 256, .walkers = row[i].walkers};
         memcpy(block.grid, row[i].grid, sizeof(block.grid));
         uint32_t entry = sx_gen_block_entry();
         const sx_machine *machine = &sx_machine_sm_90;
