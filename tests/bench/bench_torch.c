@@ -45,7 +45,8 @@ static const char *const torch_models[] = {"resnet50", "vit",  "bert", "gpt2",
 static const framework_case jax_cases[] = {
     {"call", 2000, "run", 0, NULL}, {"floor", 2000, "run", 0, "nothing"},
     {"block", 4, "run", 0, NULL},   {"bert", 2, "run", 0, NULL},
-    {"gpt2", 2, "run", 0, NULL},    {"resnet", 4, "run", 0, NULL}};
+    {"gpt2", 2, "run", 0, NULL},    {"resnet", 4, "run", 0, NULL},
+    {"bits", 4, "run", 0, NULL},    {"dropout", 4, "run", 0, NULL}};
 static const framework_case first_cases[] = {{"jit", 1, "first-call", 0, "jax"},
                                              {"onnx", 1, "first-call", 0, "onnxruntime"}};
 

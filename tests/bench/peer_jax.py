@@ -59,6 +59,15 @@ def resnet(jax, jnp):
     return run, (jax.random.normal(data, (4, 64, 28, 28)), weights)
 
 
+def drawn(jax, jnp, dropout):
+    """A million words of JAX's own generator; or a million numbers of which a tenth is dropped."""
+    key, count = jax.random.key(7), 1_000_000
+    if not dropout:
+        return lambda key: jax.random.bits(key, (count,), jnp.uint32), [key]
+    return (lambda x, key: jnp.where(jax.random.bernoulli(key, jnp.float32(0.9), x.shape), x / 0.9, 0),
+            [jnp.ones(count), key])
+
+
 def nothing(jax, folder):
     """A function of the types of `call` and `floor` whose custom call returns at once."""
     library = ctypes.CDLL(str(pathlib.Path(folder).parent / "xla-nothing" / "libsx_xla_nothing.so"))
@@ -78,7 +87,8 @@ def engine():
         "block": (lambda: transformer(jax, jnp, 256, 8, 1, True), 4),
         "bert": (lambda: transformer(jax, jnp, 512, 8, 4, False), 2),
         "gpt2": (lambda: transformer(jax, jnp, 512, 8, 4, True), 2),
-        "resnet": (lambda: resnet(jax, jnp), 4)}[CASE]
+        "resnet": (lambda: resnet(jax, jnp), 4),
+        "bits": (lambda: drawn(jax, jnp, False), 4), "dropout": (lambda: drawn(jax, jnp, True), 4)}[CASE]
     function, args = make()
     if COMPILER == "symplex":
         sys.path.insert(0, FOLDER)

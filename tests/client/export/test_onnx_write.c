@@ -258,6 +258,9 @@ START_TEST(test_refusals)
         {"sx 1 graph \"g\" { %x = parameter {name = \"x\", weight = 0} : i64[4]\n"
          "%1 = divide(%x, %x) : i64[4]\n return %1 as \"y\" }",
          "i64 by what may be 0 or -1"},
+        {"sx 1 graph \"g\" { %x = parameter {name = \"x\", weight = 0} : u8[4]\n"
+         "%1 = shift_right_arithmetic(%x, %x) : u8[4]\n return %1 as \"y\" }",
+         "no operator of opset 20 for u8"},
         {"sx 1 graph \"g\" { %x = parameter {name = \"x\", weight = 0} : f32[4]\n"
          "%1 = negate(%x) : f32[4]\n return %1 as \"x\" }",
          "input and output are both called \"x\""},

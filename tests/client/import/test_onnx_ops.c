@@ -243,6 +243,55 @@ START_TEST(test_gelu)
 }
 END_TEST
 
+/* Bytes by 0 to 9 places, in both directions; other directions and signed numbers are refused. */
+START_TEST(test_bit_shift)
+{
+    for (uint32_t right = 0; right < 2; right++) {
+        fixture f;
+        begin(&f, 5);
+        make_input(&f.m, "x", SX_ONNX_UINT8, "2560");
+        make_input(&f.m, "by", SX_ONNX_UINT8, "2560");
+        for (uint32_t k = 0; k < 2; k++) {
+            int64_t *data = SX_NEW_ARRAY(&f.cx, int64_t, 2560);
+            ck_assert_ptr_nonnull(data);
+            for (uint32_t i = 0; i < 2560; i++) {
+                data[i] = k == 0 ? i / 10 : i % 10;
+            }
+            sx_type type = {.dtype = SX_U8, .rank = 1, .dim = {sx_dim_of(2560)}};
+            f.argument[f.argument_count++] = (sx_tensor){type, data};
+        }
+        make_attr_text(&f.m, "direction", right != 0 ? "RIGHT" : "LEFT");
+        make_node(&f.m, "BitShift", "x,by", "y");
+        make_output(&f.m, "y", SX_ONNX_UINT8, "2560");
+        (void)run(&f, 11, 1);
+        const int64_t *y = f.result[0].data;
+        for (uint32_t i = 0; i < 2560; i++) {
+            uint32_t x = i / 10;
+            ck_assert_int_eq(y[i], right != 0 ? x >> i % 10 : (x << i % 10 & 0xFF));
+        }
+        end(&f);
+    }
+    static const struct {
+        int64_t dtype;
+        const char *direction, *why;
+    } refused[] = {{SX_ONNX_UINT8, "UP", "direction is neither LEFT nor RIGHT"},
+                   {SX_ONNX_INT32, "LEFT", "input 0 is i32, not u8"}};
+    for (uint32_t i = 0; i < SX_COUNT(refused); i++) {
+        fixture f;
+        sx_graph *graph;
+        sx_weights *weights;
+        begin(&f, 5);
+        make_input(&f.m, "x", refused[i].dtype, "4");
+        make_attr_text(&f.m, "direction", refused[i].direction);
+        make_node(&f.m, "BitShift", "x,x", "y");
+        make_output(&f.m, "y", refused[i].dtype, "4");
+        ck_sx_fails(&f.cx, sx_onnx_import(&f.cx, make_end(&f.m, 11), NULL, &graph, &weights),
+                    SX_INPUT, refused[i].why);
+        end(&f);
+    }
+}
+END_TEST
+
 /* Axes as an input, negative; then none and noop. */
 START_TEST(test_reduce_18)
 {
@@ -391,6 +440,7 @@ int main(void)
     tcase_add_test(tcase, test_gemm);
     tcase_add_test(tcase, test_einsum);
     tcase_add_test(tcase, test_gelu);
+    tcase_add_test(tcase, test_bit_shift);
     tcase_add_test(tcase, test_reduce_18);
     tcase_add_test(tcase, test_split_18);
     tcase_add_test(tcase, test_group_norm);

@@ -90,7 +90,7 @@ def hoisted(closed: core.ClosedJaxpr) -> core.ClosedJaxpr:
     jaxpr = closed.jaxpr
     if not jaxpr.constvars:
         return closed
-    jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars], debug_info=None)
+    jaxpr = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
     return core.ClosedJaxpr(jaxpr, [])
 
 
@@ -193,7 +193,7 @@ class _Pair:
                 if not isinstance(v, core.Literal):
                     place[v] = found
             self.kept.append(found if isinstance(v, core.Literal) else place[v])
-        return Program(core.ClosedJaxpr(jaxpr.replace(outvars=outs, debug_info=None), closed.consts), options)
+        return Program(core.ClosedJaxpr(jaxpr.replace(outvars=outs), closed.consts), options)
 
 
 def _pair(program: Program) -> _Pair:

@@ -55,8 +55,7 @@ def _part(like: core.Jaxpr, known: bool, eqns: Sequence[Any], wanted: Callable[[
     inputs = list(dict.fromkeys(v for eqn in eqns for v in _read(eqn) if v not in own))
     results = [v for v in made if wanted(v)]
     effects = set().union(*(eqn.effects for eqn in eqns))
-    jaxpr = like.replace(constvars=[], invars=inputs, outvars=results, eqns=list(eqns), effects=effects,
-                         debug_info=None)
+    jaxpr = like.replace(constvars=[], invars=inputs, outvars=results, eqns=list(eqns), effects=effects)
     return Part(known, core.ClosedJaxpr(jaxpr, []), inputs, results)
 
 
