@@ -272,8 +272,9 @@ bool sx_extent_find(const sx_symbol *symbols, uint32_t symbol_count, const sx_po
     return false;
 }
 
-bool sx_polynomial_bounds(const sx_symbol *symbols, const sx_polynomial *p, int64_t *low,
-                          int64_t *high)
+/* Each term at the values of its symbols that make it least or greatest. */
+static bool bounds_of_terms(const sx_symbol *symbols, const sx_polynomial *p, int64_t *low,
+                            int64_t *high)
 {
     bool ok = true;
     *low = *high = 0;
@@ -291,6 +292,81 @@ bool sx_polynomial_bounds(const sx_symbol *symbols, const sx_polynomial *p, int6
         ok = ok && sx_add_i64(*low, least, low) && sx_add_i64(*high, most, high);
     }
     return ok;
+}
+
+/* The symbols of p, where no product has one twice: then it is linear in each of them. false: it has, or there are more
+ * than BOUND_SYMBOLS_MAX. */
+enum { BOUND_SYMBOLS_MAX = 6 };
+
+static bool linear_symbols(const sx_polynomial *p, uint32_t *found, uint32_t *count)
+{
+    *count = 0;
+    for (uint32_t i = 0; i < p->count; i++) {
+        const uint32_t *factor = p->term[i].factor;
+        for (uint32_t k = 0; k < SX_FACTORS_MAX && factor[k] != SX_NO_SYMBOL; k++) {
+            uint32_t at = 0;
+            if (k > 0 && factor[k] == factor[k - 1]) {
+                return false;
+            }
+            while (at < *count && found[at] != factor[k]) {
+                at++;
+            }
+            if (at == BOUND_SYMBOLS_MAX) {
+                return false;
+            }
+            found[at] = factor[k];
+            *count += at == *count;
+        }
+    }
+    return true;
+}
+
+/* p where bit `at` of `corner` says whether symbol found[at] is at its highest value; false: overflow. */
+static bool value_at_corner(const sx_symbol *symbols, const sx_polynomial *p, const uint32_t *found,
+                            uint32_t corner, int64_t *value)
+{
+    bool ok = true;
+    *value = 0;
+    for (uint32_t i = 0; i < p->count && ok; i++) {
+        const uint32_t *factor = p->term[i].factor;
+        int64_t product = p->term[i].scale;
+        for (uint32_t k = 0; k < SX_FACTORS_MAX && factor[k] != SX_NO_SYMBOL && ok; k++) {
+            uint32_t at = 0;
+            while (found[at] != factor[k]) {
+                at++;
+            }
+            const sx_symbol *s = &symbols[factor[k]];
+            ok = sx_mul_i64(product, (corner >> at & 1) != 0 ? s->high : s->low, &product);
+        }
+        ok = ok && sx_add_i64(*value, product, value);
+    }
+    return ok;
+}
+
+/* A polynomial that is linear in each symbol is least and greatest at corners of the box of their values. */
+bool sx_polynomial_bounds(const sx_symbol *symbols, const sx_polynomial *p, int64_t *low,
+                          int64_t *high)
+{
+    uint32_t found[BOUND_SYMBOLS_MAX], count;
+    int64_t least = INT64_MAX, most = INT64_MIN;
+    if (!bounds_of_terms(symbols, p, low, high)) {
+        return false;
+    }
+    if (!linear_symbols(p, found, &count)) {
+        return true;
+    }
+    for (uint32_t corner = 0; corner < 1u << count; corner++) {
+        int64_t value;
+        if (!value_at_corner(symbols, p, found, corner, &value)) {
+            return true;
+        }
+        least = value < least ? value : least;
+        most = value > most ? value : most;
+    }
+    SX_ASSERT(*low <= least && most <= *high); /* those of the terms are never nearer */
+    *low = least;
+    *high = most;
+    return true;
 }
 
 static sx_code put_row(sx_ctx *cx, sx_graph *graph, const sx_polynomial *p)
@@ -317,7 +393,7 @@ static sx_code put_row(sx_ctx *cx, sx_graph *graph, const sx_polynomial *p)
     }
     if (row.low < 1) {
         return SX_FAIL(cx, SX_INPUT,
-                       "extent %s: by the bounds of its terms from %lld on, at least 1",
+                       "extent %s: by the bounds of its symbols from %lld on, at least 1",
                        sx_short_name(row.name).text, (long long)row.low);
     }
     if (graph->symbol_count >= SX_SYMBOLS_MAX) {

@@ -38,8 +38,8 @@ int sx_polynomial_compare(const sx_polynomial *a, const sx_polynomial *b);
 bool sx_polynomial_elements(const sx_symbol *symbols, const sx_type *type, sx_polynomial *p);
 /* The same with image[s] for symbol s, another declared symbol. */
 bool sx_polynomial_rename(const sx_polynomial *p, const sx_dim *image, sx_polynomial *renamed);
-/* Between which numbers it lies, each term at the values of its symbols that make it least or greatest; false:
- * overflow. */
+/* Between which numbers it lies: the least and the greatest value where no product has a symbol twice; else each term
+ * by itself is at the values of its symbols that make it least or greatest, which may be wider. false: overflow. */
 bool sx_polynomial_bounds(const sx_symbol *symbols, const sx_polynomial *p, int64_t *low,
                           int64_t *high);
 /* Its value where symbol s is value[s]. */

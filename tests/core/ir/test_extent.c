@@ -97,6 +97,41 @@ START_TEST(arithmetic)
 }
 END_TEST
 
+/* Bounds against all values in a small box: none is outside, and without squares they are least and greatest. */
+START_TEST(bounds)
+{
+    sx_rng rng = {sx_test_seed()};
+    uint32_t linear = 0;
+    for (uint32_t s = 0; s < SYMBOLS; s++) {
+        graph->symbol[s].high = graph->symbol[s].low + 3;
+    }
+    for (uint32_t n = 0; n < DRAWS; n++) {
+        sx_polynomial p = draw(&rng, 3, 2);
+        int64_t low, high, least = INT64_MAX, most = INT64_MIN;
+        bool squares = false;
+        for (uint32_t i = 0; i < p.count; i++) {
+            squares = squares || (p.term[i].factor[0] != SX_NO_SYMBOL &&
+                                  p.term[i].factor[0] == p.term[i].factor[1]);
+        }
+        for (uint32_t point = 0; point < 64; point++) {
+            int64_t value[SYMBOLS];
+            for (uint32_t s = 0; s < SYMBOLS; s++) {
+                value[s] = graph->symbol[s].low + (int64_t)(point >> 2 * s & 3);
+            }
+            int64_t here = sx_polynomial_value(&p, value);
+            least = here < least ? here : least;
+            most = here > most ? here : most;
+        }
+        ck_assert(sx_polynomial_bounds(graph->symbol, &p, &low, &high));
+        ck_assert_int_le(low, least);
+        ck_assert_int_ge(high, most);
+        ck_assert(squares || (low == least && high == most));
+        linear += !squares;
+    }
+    ck_assert_uint_gt(linear, DRAWS / 4);
+}
+END_TEST
+
 /* What has a row is found again, printed and read again, and lies within its bounds. */
 START_TEST(rows)
 {
@@ -170,11 +205,14 @@ START_TEST(programs)
         {"s - 1", "negate(%x) : f32[s - 1]", NULL},
         {"s - 1", "negate(%x) : f32[-1 + s]", NULL},
         {"10 - s", "negate(%x) : f32[10 - s]", NULL},
+        {"b*s - b", "negate(%x) : f32[b*s - b]", NULL},
+        {"b*s - 2*b", "negate(%x) : f32[1]", "by the bounds of its symbols from 0 on"},
         {"b - s + s", "negate(%x) : f32[b]", NULL},
         {"0*b", "negate(%x) : f32[0]", NULL},
-        {"s - 2", "negate(%x) : f32[s - 2]", "extent s - 2: by the bounds of its terms from 0 on"},
+        {"s - 2", "negate(%x) : f32[s - 2]",
+         "extent s - 2: by the bounds of its symbols from 0 on"},
         {"b*b - b*s", "negate(%x) : f32[1]",
-         "extent b*b - b*s: by the bounds of its terms from -31 on"},
+         "extent b*b - b*s: by the bounds of its symbols from -31 on"},
         {"3 - 4", "negate(%x) : f32[1]", "extent -1, at least 0"},
         {"b*t", "negate(%x) : f32[1]", "symbol \"t\" is not declared"},
         {"b*b*b*b*s*s*s", "negate(%x) : f32[1]", "a product of more than 6 symbols"},
@@ -260,6 +298,7 @@ int main(void)
     tcase_add_checked_fixture(tcase, setup, teardown);
     tcase_add_test(tcase, arithmetic);
     tcase_add_test(tcase, rows);
+    tcase_add_test(tcase, bounds);
     tcase_add_test(tcase, programs);
     tcase_add_test(tcase, one_key);
     tcase_add_test(tcase, binding);

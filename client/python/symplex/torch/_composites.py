@@ -19,10 +19,15 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, qkv_weight: torch.Te
                    norm_bias_2: torch.Tensor, ffn_weight_1: torch.Tensor, ffn_bias_1: torch.Tensor,
                    ffn_weight_2: torch.Tensor, ffn_bias_2: torch.Tensor, mask: torch.Tensor | None = None,
                    mask_type: int | None = None) -> Any:
-    """nn.TransformerEncoderLayer in inference, of [batch, length, width]."""
-    if mask is not None or x.dim() != 3:
+    """nn.TransformerEncoderLayer in inference, of [batch, length, width]. A mask says what is not seen: which keys by
+    which queries (`mask_type` 0), which keys of a batch (1), or which of each head by itself (2)."""
+    if x.dim() != 3:
         return NotImplemented
     batch, length, _ = x.shape
+    seen = None
+    if mask is not None:
+        shape = {0: (1, 1, length, length), 1: (batch, 1, 1, length)}.get(mask_type, (batch, -1, length, length))
+        seen = mask.to(torch.bool).logical_not().reshape(shape)
 
     def norm_1(y: torch.Tensor) -> torch.Tensor:
         return F.layer_norm(y, (width,), norm_weight_1, norm_bias_1, eps)
@@ -33,7 +38,7 @@ def _encoder_layer(x: torch.Tensor, width: int, heads: int, qkv_weight: torch.Te
     def attention(y: torch.Tensor) -> torch.Tensor:
         qkv = F.linear(y, qkv_weight, qkv_bias).reshape(batch, length, 3, heads, width // heads)
         q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
-        made = F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(batch, length, width)
+        made = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(1, 2).reshape(batch, length, width)
         return F.linear(made, proj_weight, proj_bias)
 
     def feed_forward(y: torch.Tensor) -> torch.Tensor:

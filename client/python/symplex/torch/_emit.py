@@ -84,6 +84,11 @@ def extent_text(extent: Any) -> str:
     return f"{'-' if signs[0] == '-' else ''}{words[0]}" + "".join(f" {s} {w}" for s, w in zip(signs[1:], words[1:]))
 
 
+def plain(extent: Any) -> Any:
+    """A number as Python's."""
+    return int(extent) if getattr(extent, "is_Integer", False) else extent
+
+
 class Emitter:
     def __init__(self, outer: "Emitter | None" = None) -> None:
         self._lines: list[str] = []
@@ -169,8 +174,14 @@ class Emitter:
     def with_number(self, operation: str, x: Value, value: float) -> Value:
         return self.like(operation, x, self.constant(value, x.dtype, x.shape))
 
-    def slice(self, x: Value, start: Sequence[int], limit: Sequence[Any], stride: Sequence[int] | None = None) -> Value:
-        stride = stride or [1] * len(start)
+    def slice(self, x: Value, start: Sequence[Any], limit: Sequence[Any], stride: Sequence[int] | None = None) -> Value:
+        start, limit, stride = list(start), list(limit), stride or [1] * len(start)
+        for d, n in enumerate(x.shape):
+            if not isinstance(n, int) and (start[d], limit[d]) != (0, n):
+                if stride[d] != 1:
+                    raise Unsupported("a slice with steps of a symbolic dimension")
+                x = self.crop(x, d, start[d], limit[d] - start[d])
+                start[d], limit[d] = 0, x.shape[d]
         if not x.shape or (not any(start) and list(limit) == list(x.shape) and all(s == 1 for s in stride)):
             return x
         # a dimension that is taken whole keeps its extent, whatever it is
@@ -179,6 +190,26 @@ class Emitter:
         ends = [b if isinstance(b, int) else -1 for b in limit]
         return self.emit("slice", (x,), f"start = {ints(start)}, limit = {ints(ends)}, stride = {ints(stride)}",
                          x.dtype, shape)
+
+    def crop(self, x: Value, dim: int, start: Any, count: Any) -> Value:
+        """`count` elements along a dimension, which may be symbols, from `start` on. Where this is no number but what
+        is left behind is, it is counted from the end."""
+        behind = plain(x.shape[dim] - start - count)
+        origin, back = (behind, [dim]) if isinstance(behind, int) and not isinstance(start, int) else (start, [])
+        origins = ", ".join(extent_text(origin if d == dim else 0) for d in range(len(x.shape)))
+        return self.emit("crop", (x,), f"dims = {ints(back)}, origin = [{origins}]", x.dtype,
+                         [plain(count) if d == dim else n for d, n in enumerate(x.shape)])
+
+    def extent(self, n: Any) -> Value:
+        """An extent as a number of the program, i64: one more than the last place along it."""
+        if isinstance(n, int):
+            return self.constant(n, "i64")
+        last = self.crop(self.iota(0, "i64", (n,)), 0, n - 1, 1)
+        return self.reshape(self.with_number("add", last, 1), ())
+
+    def with_extent(self, operation: str, x: Value, n: Any) -> Value:
+        """x and an extent that may be symbols, element by element."""
+        return self.like(operation, x, self.broadcast(self.extent(n), x.shape))
 
     def pad(self, x: Value, value: float, low: Sequence[int], high: Sequence[int],
             interior: Sequence[int] | None = None) -> Value:

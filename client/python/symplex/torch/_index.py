@@ -1,10 +1,12 @@
 """Operators whose places are operands, as rows of a table. What indices out of range do is said in README.md."""
 from __future__ import annotations
 
+import functools
 import math
-from typing import Any, Sequence
+import operator
+from typing import Any, Iterable, Sequence
 
-from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._emit import Emitter, Unsupported, Value, plain
 from symplex.torch._shapes import slice_scatter
 from symplex.torch._table import HANDLERS, Type, axis_of, handles, operand, widened
 
@@ -57,32 +59,34 @@ class _Rows:
         given = {d: v for d, v in enumerate(indices) if v is not None}
         if not given or any(v.dtype in ("bool", "u8") for v in given.values()):
             raise Unsupported("a mask as an index")
-        _whole(x)
         self.shape = _together([v.shape for v in given.values()])
         dims = sorted(given)
         self.perm = dims + [d for d in range(len(x.shape)) if d not in given]
         turned = e.transpose(x, self.perm)
         self.turned, self.rest = turned.shape, turned.shape[len(dims):]
-        self.count = math.prod(turned.shape[:len(dims)])
-        self.table = e.reshape(turned, (self.count, *self.rest))
+        self.table = e.reshape(turned, (_product(turned.shape[:len(dims)]), *self.rest))
         together = dims == list(range(dims[0], dims[-1] + 1))
         first = dims[0] if together else 0
         rank = len(self.shape)
         # in a gathered result the indices come first
         self.order = [*range(rank, rank + first), *range(rank), *range(rank + first, rank + len(self.rest))]
-        row, stride = None, self.count
+        row = None
         for d in dims:
-            stride //= max(1, x.shape[d])
-            place = e.with_number("multiply", _from_the_front(e, given[d], x.shape[d], self.shape), stride)
+            place = _from_the_front(e, given[d], x.shape[d], self.shape)
+            place = e.with_extent("multiply", place, _product(x.shape[k] for k in dims if k > d))
             row = place if row is None else e.like("add", row, place)
         assert row is not None
         self.row = row
 
 
-def _from_the_front(e: Emitter, index: Value, extent: int, shape: Sequence[int]) -> Value:
+def _product(extents: Iterable[Any]) -> Any:
+    return plain(functools.reduce(operator.mul, extents, 1))
+
+
+def _from_the_front(e: Emitter, index: Value, extent: Any, shape: Sequence[Any]) -> Value:
     """An index that counts from the end where it is negative."""
     place = operand(e, index, "i64", shape)
-    return e.select(e.compare(place, "lt", 0), e.with_number("add", place, extent), place)
+    return e.select(e.compare(place, "lt", 0), e.with_extent("add", place, extent), place)
 
 
 def _along_each(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value | None:
@@ -92,8 +96,6 @@ def _along_each(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value 
     dims = sorted(given)
     if not given or any(v.dtype in ("bool", "u8") for v in given.values()) or dims[-1] - dims[0] != len(dims) - 1:
         return None
-    if not all(isinstance(x.shape[d], int) for d in dims):
-        raise Unsupported("places of a symbolic dimension")
     for at, d in enumerate(dims):
         own = (*[1] * (len(dims) - len(given[d].shape)), *given[d].shape)
         if len(own) != len(dims) or any(n != 1 for k, n in enumerate(own) if k != at):
@@ -101,8 +103,9 @@ def _along_each(e: Emitter, x: Value, indices: Sequence[Value | None]) -> Value 
     if 0 in x.shape or any(0 in v.shape for v in given.values()):
         return None
     # What is left out goes first; then the innermost, as it moves single elements and the others whole rows.
-    for d in sorted(dims, key=lambda d: (math.prod(given[d].shape) / x.shape[d], -d)):
-        count = math.prod(given[d].shape)
+    known = all(isinstance(n, int) for d in dims for n in (x.shape[d], *given[d].shape))
+    for d in sorted(dims, key=lambda d: (_product(given[d].shape) / x.shape[d] if known else 0, -d)):
+        count = _product(given[d].shape)
         place = _from_the_front(e, e.reshape(given[d], (count,)), x.shape[d], (count,))
         shape = [count if k == d else n for k, n in enumerate(x.shape)]
         x = e.emit("gather", (x, place), f"axis = {d}", x.dtype, shape)
@@ -152,32 +155,28 @@ def _flat(e: Emitter, x: Value, dim: int, index: Value) -> Value:
     made, stride = None, 1
     index = e.convert(index, "i64")
     for d in reversed(range(len(x.shape))):
-        if d == dim:
-            place = e.select(e.compare(index, "lt", 0), e.with_number("add", index, x.shape[d]), index)
-        else:
-            place = e.iota(d, "i64", index.shape)
-        place = e.with_number("multiply", place, stride)
+        place = _from_the_front(e, index, x.shape[d], index.shape) if d == dim else e.iota(d, "i64", index.shape)
+        place = e.with_extent("multiply", place, stride)
         made = place if made is None else e.like("add", made, place)
-        stride *= x.shape[d]
+        stride = plain(stride * x.shape[d])
     assert made is not None
     return made
 
 
 @handles("gather")
 def _gather(e: Emitter, out: Type, x: Value, dim: int, index: Value, *, sparse_grad: bool = False) -> Value:
-    if 0 in index.shape or 0 in _whole(x):
+    if 0 in index.shape or 0 in x.shape:
         return e.constant(0, out.dtype, out.shape)
     if not x.shape:
         return e.broadcast(x, out.shape, [])
     if not index.shape:
         index = e.reshape(index, (1,))
-    flat = e.reshape(x, (math.prod(x.shape),))
+    flat = e.reshape(x, (_product(x.shape),))
     made = e.emit("gather", (flat, _flat(e, x, axis_of(dim, x), index)), "axis = 0", x.dtype, index.shape)
     return e.reshape(made, out.shape)
 
 
 def _scatter(e: Emitter, x: Value, dim: int, index: Value, updates: Any, reducer: str) -> Value:
-    _whole(x)
     if not x.shape:
         made = _scatter(e, e.reshape(x, (1,)), 0, e.reshape(index, (1,)), operand(e, updates, x.dtype, (
             )) if not isinstance(updates, Value) else e.reshape(updates, (1,)), reducer)
@@ -190,7 +189,7 @@ def _scatter(e: Emitter, x: Value, dim: int, index: Value, updates: Any, reducer
         updates = e.constant(updates, x.dtype, index.shape)
     if 0 in index.shape or 0 in x.shape:
         return x
-    flat = e.reshape(x, (math.prod(x.shape),))
+    flat = e.reshape(x, (_product(x.shape),))
     made = scattered(e, flat, _flat(e, x, axis_of(dim, x), index), updates, reducer)
     return e.reshape(made, x.shape)
 

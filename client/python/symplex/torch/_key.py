@@ -19,7 +19,7 @@ from torch.fx.node import _get_qualified_name
 from symplex import _c
 from symplex.torch._emit import Undescribed
 
-_FORMAT = 2
+_FORMAT = 3
 _ATTRIBUTES = (bool, int, str, type(None))
 _TORCHS = (torch.dtype, torch.device, torch.layout, torch.memory_format)
 _NAMES = ("torch.", "_operator.", "math.", "builtins.")  # of functions whose meaning is that of versions

@@ -5,6 +5,7 @@ import inspect
 import operator
 from typing import Any, Callable, NamedTuple, Sequence
 
+import sympy
 import torch
 from torch import fx
 
@@ -127,17 +128,27 @@ def check(node: fx.Node) -> None:
 
 
 # ---- how tensors lie ----
+def _symbolic_order(shape: Sequence[Any], stride: Sequence[Any]) -> list[int] | None:
+    """From the innermost dimension on, each stride is the product of the extents so far, whatever these are."""
+    order, expected = [d for d, n in enumerate(shape) if n == 1], 1
+    left = [d for d in reversed(range(len(shape))) if d not in order]
+    lying: list[int] = []
+    while left:
+        following = next((d for d in left if sympy.expand(stride[d] - expected) == 0), None)
+        if following is None:
+            return None
+        left.remove(following)
+        lying.insert(0, following)
+        expected *= shape[following]
+    return list(range(len(shape))) if lying == sorted(lying) else order + lying
+
+
 def order_of(shape: Sequence[int], stride: Sequence[int]) -> list[int] | None:
     """The dimensions from the outermost on, where elements lie without gaps in that order; else None."""
     if 0 in shape:
         return list(range(len(shape)))
     if not all(isinstance(n, int) for n in (*shape, *stride)):
-        expected = 1
-        for n, s in zip(reversed(shape), reversed(stride)):
-            if n != 1 and s != expected:
-                raise Unsupported("a symbolic tensor that does not lie in order")
-            expected *= n
-        return list(range(len(shape)))
+        return _symbolic_order(shape, stride)
     order = sorted(range(len(shape)), key=lambda d: (shape[d] != 1, -stride[d] if shape[d] != 1 else d, d))
     expected = 1
     for d in reversed(order):

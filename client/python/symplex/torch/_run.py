@@ -7,7 +7,7 @@ import time
 import warnings
 import weakref
 from builtins import compile as compile_python
-from typing import Any, Callable, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import sympy
 import torch
@@ -172,6 +172,7 @@ class Part:
         for symbol in unknown_symbols(graph):
             raise Unsupported(f"extent {symbol}, which no argument of this part has")
         self.rows = pickle.dumps(rows_of(graph), protocol=5) if self.symbols else None
+        self.least = _least(graph, [symbol for symbol, _, _ in self.symbols])
         self._begin()
         if not self.symbols:
             self.entries[()] = self._own(lower(graph, lambda n: _number(expression(n), {})))
@@ -192,15 +193,15 @@ class Part:
             raise Undescribed("a program for a GPU")
         own = {k: (program._replace(text=None), module) for k, (program, module) in self.own.items()}
         wide = [(high, program._replace(text=None), module) for high, program, module in self.wide]
-        return (self.rows, self.symbols, own, wide, self.intervals, self.shared, self.constants, self.freeze,
-                self.strict)
+        return (self.rows, self.symbols, self.least, own, wide, self.intervals, self.shared, self.constants,
+                self.freeze, self.strict)
 
     def __setstate__(self, state: tuple[Any, ...]) -> None:
         self.options: dict[str, Any] = {}
         self.device, self.on = _CPU, {}
         self._begin()
-        (self.rows, self.symbols, self.own, self.wide, self.intervals, self.shared, self.constants, self.freeze,
-         self.strict) = state
+        (self.rows, self.symbols, self.least, self.own, self.wide, self.intervals, self.shared, self.constants,
+         self.freeze, self.strict) = state
         self.entries = {key: Entry(program, module, self.freeze) for key, (program, module) in self.own.items()}
         if not self.symbols:
             self.only = None if self.constants else self.entries[()].call
@@ -245,16 +246,19 @@ class Part:
         return Entry(program, module, self.freeze, self.device)
 
     def _with_symbols(self, key: tuple[int, ...]) -> tuple[Program, dict[str, int]]:
-        """The program with symbols, each from 2 to a power of two beyond what it is, and these highest values."""
+        """The program with symbols, each from its least to a power of two beyond what it is, and the highest values."""
         high = {str(symbol): max(_HIGH_MIN, 1 << (n * _HIGH_TIMES - 1).bit_length())
                 for (symbol, _, _), n in zip(self.symbols, key)}
-        declared = ", ".join(f"{name} in [2, {h}]" for name, h in high.items())
+        declared = ", ".join(f"{name} in [{low}, {h}]" for low, (name, h) in zip(self.least, high.items()))
         return lower(self.graph, _symbolic, f"({declared}) "), high
+
+    def _is_below(self, key: tuple[int, ...]) -> bool:
+        return any(n < low for n, low in zip(key, self.least))
 
     def _of_values(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
         """What is computed, and in which order, is decided on the program with symbols, so that no bit of a row depends
         on how many there are; then each has its value. None where the program cannot be written so."""
-        if min(key) < 2 or not self.intervals:
+        if not self.intervals or self._is_below(key):
             return None
         try:
             program, high = self._with_symbols(key)
@@ -265,10 +269,10 @@ class Part:
             return None
 
     def _of_interval(self, key: tuple[int, ...], known: dict[Any, int]) -> Entry | None:
-        """One module serves all extents from 2 to a power of two beyond those of its first call. It takes as long to
-        compile as several programs for one extent each, so it is made where extents keep changing. None where the
-        program cannot be written so, or compiling it takes too long."""
-        if min(key) < 2:
+        """One module serves all extents from the least to a power of two beyond those of its first call. It takes as
+        long to compile as several programs for one extent each, so it is made where extents keep changing. None where
+        the program cannot be written so, or compiling it takes too long."""
+        if self._is_below(key):
             return None
         for (high, program, module) in self.wide:
             if all(n <= h for n, h in zip(key, high)):
@@ -279,7 +283,7 @@ class Part:
             self.intervals = False
             return None
         try:
-            intervals = {name: (2, h) for name, h in highest.items()}
+            intervals = {name: (low, h) for low, (name, h) in zip(self.least, highest.items())}
             module = compiled(program.text, {**self.options, **self.on, "dims": intervals},
                               progress=_within(_WIDE_SECONDS, self.options.get("progress")))
         except (*_NOT_WITH_SYMBOLS, _TooLong):
@@ -338,14 +342,33 @@ def _sources(arguments: Sequence[fx.Node]) -> list[tuple[Any, int, int | None]]:
     return [(symbol, i, d) for symbol, (i, d) in found.items()]
 
 
-def unknown_symbols(graph: fx.Graph) -> list[Any]:
-    """Of the extents of a graph, those that follow from none of its arguments."""
-    known = {symbol for symbol, _, _ in _sources(arguments_of(graph))}
-    found: dict[Any, None] = {}
+def _extents(graph: fx.Graph) -> Iterator[sympy.Basic]:
+    """Those of all values that are no numbers, and strides."""
     for node in graph.nodes:
         value = node.meta.get("val")
         for v in value if isinstance(value, (list, tuple)) else [value]:
             for n in [*v.shape, *v.stride()] if is_tensor(v) else [v]:
                 if is_symbolic(n) and isinstance(expression(n), sympy.Basic):
-                    found.update(dict.fromkeys(sorted(expression(n).free_symbols - known, key=str)))
+                    yield expression(n)
+
+
+def _least(graph: fx.Graph, symbols: Sequence[Any]) -> list[int]:
+    """The least value of each symbol for which a program is written with symbols: 2, or where all extents such as
+    s - 3 have elements."""
+    least = dict.fromkeys(symbols, 2)
+    for extent in _extents(graph):
+        if extent.is_Add and len(extent.free_symbols) == 1:
+            (symbol,) = extent.free_symbols
+            slope, rest = extent.coeff(symbol, 1), extent.coeff(symbol, 0)
+            if slope.is_Integer and slope > 0 and rest.is_Integer and extent == slope * symbol + rest:
+                least[symbol] = max(least.get(symbol, 2), -((int(rest) - 1) // int(slope)))
+    return [least[symbol] for symbol in symbols]
+
+
+def unknown_symbols(graph: fx.Graph) -> list[Any]:
+    """Of the extents of a graph, those that follow from none of its arguments."""
+    known = {symbol for symbol, _, _ in _sources(arguments_of(graph))}
+    found: dict[Any, None] = {}
+    for extent in _extents(graph):
+        found.update(dict.fromkeys(sorted(extent.free_symbols - known, key=str)))
     return list(found)

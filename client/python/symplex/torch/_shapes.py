@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from typing import Any, Sequence
 
-from symplex.torch._emit import Emitter, Unsupported, Value, wide
+from symplex.torch._emit import Emitter, Unsupported, Value, plain, wide
 from symplex.torch._table import Operand, Type, axis_of, handles, operand
 
 
@@ -65,24 +65,25 @@ def _t(e: Emitter, out: Type, x: Value) -> Value:
     return e.transpose(x, list(range(len(x.shape)))[::-1])
 
 
-def bounds(start: Any, end: Any, extent: Any) -> tuple[int, Any]:
-    """As Python has them: from the end where negative, and inside. An extent need not be a number where a slice goes
-    to its end."""
+def bounds(start: Any, end: Any, extent: Any, count: Any) -> tuple[Any, Any]:
+    """As Python has them: from the end where negative, and inside. Of an extent that is no number PyTorch knows how
+    many are taken (`count`)."""
     start = 0 if start is None else start
     if end is None or (isinstance(end, int) and end >= 1 << 62) or end == extent:
         end = extent
     if isinstance(extent, int):
         start = min(max(start + extent if start < 0 else start, 0), extent)
-        end = min(max(end + extent if end < 0 else end, start), extent)
-    elif start != 0 or end != extent:
-        raise Unsupported("a slice of a symbolic dimension")
-    return start, end
+        return start, min(max(end + extent if end < 0 else end, start), extent)
+    if count == extent:
+        return 0, extent
+    start = plain(start + extent) if isinstance(start, int) and start < 0 else start
+    return start, plain(start + count)
 
 
 @handles("slice")
 def _slice(e: Emitter, out: Type, x: Value, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Value:
     dim = axis_of(dim, x)
-    first, last = bounds(start, end, x.shape[dim])
+    first, last = bounds(start, end, x.shape[dim], out.shape[dim])
     return e.slice(x, [first if d == dim else 0 for d in range(len(x.shape))],
                    [last if d == dim else n for d, n in enumerate(x.shape)],
                    [step if d == dim else 1 for d in range(len(x.shape))])
@@ -90,10 +91,7 @@ def _slice(e: Emitter, out: Type, x: Value, dim: int = 0, start: Any = None, end
 
 def taken(e: Emitter, x: Value, dim: int, index: int) -> Value:
     """One place along a dimension, which vanishes."""
-    extent = x.shape[dim]
-    if not isinstance(extent, int):
-        raise Unsupported("a place of a symbolic dimension")
-    index += extent if index < 0 else 0
+    index = plain(index + x.shape[dim]) if index < 0 else index
     part = e.slice(x, [index if d == dim else 0 for d in range(len(x.shape))],
                    [index + 1 if d == dim else n for d, n in enumerate(x.shape)])
     return e.reshape(part, [n for d, n in enumerate(x.shape) if d != dim])
@@ -189,11 +187,24 @@ def _constant_pad_nd(e: Emitter, out: Type, x: Value, pads: Sequence[int], value
     return e.pad(x, value, low, high)
 
 
+def _among(e: Emitter, x: Value, source: Value, dim: int, first: Any, step: int) -> Value:
+    """x with the source in the place of what lies along a symbolic dimension from `first` on."""
+    if step != 1:
+        raise Unsupported("a slice with steps of a symbolic dimension")
+    behind = plain(x.shape[dim] - first - source.shape[dim])
+    parts = [(0, first), None, (x.shape[dim] - behind, behind)]
+    return e.concatenate([source if part is None else e.crop(x, dim, *part) for part in parts
+                          if part is None or part[1] != 0], dim)
+
+
 @handles("slice_scatter")
 def slice_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int = 0, start: Any = None, end: Any = None,
                    step: int = 1) -> Value:
     dim = axis_of(dim, x)
-    first, last = bounds(start, end, x.shape[dim])
+    count = source.shape[dim] if isinstance(source, Value) and source.shape else None
+    first, last = bounds(start, end, x.shape[dim], count)
+    if not isinstance(x.shape[dim], int):
+        return _among(e, x, operand(e, source, x.dtype, source.shape), dim, first, step)
     source = operand(e, source, x.dtype, [max(0, -(-(last - first) // step)) if d == dim else n
                                           for d, n in enumerate(x.shape)])
     count = source.shape[dim]
@@ -212,7 +223,7 @@ def slice_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int = 0, 
 @handles("select_scatter")
 def _select_scatter(e: Emitter, out: Type, x: Value, source: Value, dim: int, index: int) -> Value:
     dim = axis_of(dim, x)
-    index += x.shape[dim] if index < 0 else 0
+    index = plain(index + x.shape[dim]) if index < 0 else index
     source = e.reshape(operand(e, source, x.dtype, [n for d, n in enumerate(x.shape) if d != dim]),
                        [1 if d == dim else n for d, n in enumerate(x.shape)])
     return slice_scatter(e, out, x, source, dim, index, index + 1)
