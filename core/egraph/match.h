@@ -42,7 +42,7 @@ typedef struct {
 } sx_rewrite_picks;
 
 /* Equalities that wait for the end of the round: from, to, rule, match, and where their picks stand in `pick`:
- * a number and so many nodes. */
+ * how many nodes were picked and how many numbers were read, and then the nodes of both. */
 #define SX_PENDING_WORDS 5u
 typedef struct {
     uint32_t *word;
@@ -51,7 +51,7 @@ typedef struct {
     uint32_t pick_count, pick_capacity;
     struct sx_eg_ruleset *set; /* NULL: their reasons are nobody's concern */
     /* that the unions of the round will add to it: the room is taken */
-    uint32_t reasons, reason_nodes;
+    uint32_t reasons, reason_nodes, readings;
 } sx_eg_pending;
 
 typedef struct {
@@ -98,6 +98,8 @@ typedef struct {
     /* NULL: any node can be, and right sides are built in batches. */
     sx_code (*make_node)(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_t attr,
                          const uint32_t *child, uint32_t arity, uint32_t *node);
+    /* The node by which the record of the class came to name a number, or SX_EG_NONE. NULL: records name none. */
+    uint32_t (*number_from)(const void *self, const sx_eg *eg, uint32_t class_);
 } sx_eg_language;
 
 typedef struct {
@@ -122,6 +124,13 @@ typedef struct {
     /* into sx_eg_ruleset.reason_node, in the order of the text; then those picked */
     uint32_t node_first, node_count;
 } sx_eg_reason;
+/* A build function may read the numbers of classes. Classes of several numbers grow together later, so what it
+ * could read of the nodes matched and picked, and of their children, is written down: the reason, and the node
+ * by which the class had its number. */
+typedef struct {
+    uint32_t reason, from;
+} sx_eg_reading;
+#define SX_EG_READINGS_MAX 64u /* of one reason */
 typedef struct sx_eg_ruleset {
     sx_eg_language language;
     sx_eg_rule *rule;
@@ -130,6 +139,9 @@ typedef struct sx_eg_ruleset {
     uint32_t reason_count, reason_capacity;
     uint32_t *reason_node;
     uint32_t reason_node_count, reason_node_capacity;
+    /* Ascending by reason. Those of reasons that were loaded from a store are not known. */
+    sx_eg_reading *reading;
+    uint32_t reading_count, reading_capacity;
 } sx_eg_ruleset;
 
 /* What a rule has seen of a graph: nodes below `node`, entries of the log of changes below `changed`. */
@@ -153,6 +165,9 @@ static inline void sx_eg_rule_set_position(sx_eg *eg, sx_eg_rule *rule, sx_eg_po
 sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const uint32_t *node,
                          uint32_t node_count, const uint32_t *pick, uint32_t pick_count,
                          uint32_t *reason);
+/* Writes down the numbers that these nodes and their children are now, as what the last reason may have read. */
+sx_code sx_eg_reading_add(sx_ctx *cx, const sx_eg *eg, sx_eg_ruleset *set, const uint32_t *node,
+                          uint32_t node_count);
 
 /* Parses every rule; all are enabled.  errors  SX_INPUT rule name, column, what was expected */
 sx_code sx_eg_ruleset_init(sx_ctx *cx, sx_eg_ruleset *set, const sx_eg_language *language,

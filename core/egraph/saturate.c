@@ -59,9 +59,50 @@ sx_code sx_eg_reason_add(sx_ctx *cx, sx_eg_ruleset *set, uint32_t rule, const ui
     return SX_OK;
 }
 
+/* The numbers that these nodes and their children are. */
+static void read_numbers(const sx_eg *eg, const sx_eg_language *language, const uint32_t *node,
+                         uint32_t count, uint32_t from[SX_EG_READINGS_MAX], uint32_t *read)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k <= eg->node[node[i]].arity && *read < SX_EG_READINGS_MAX; k++) {
+            uint32_t class_ = k > 0 ? sx_eg_child(eg, node[i], k - 1) : sx_eg_find(eg, node[i]);
+            uint32_t number = language->number_from(language->self, eg, class_);
+            bool known = number == SX_EG_NONE;
+            for (uint32_t j = 0; j < *read && !known; j++) {
+                known = from[j] == number;
+            }
+            if (!known) {
+                from[(*read)++] = number;
+            }
+        }
+    }
+}
+
+/* Nodes by which classes had their numbers, as what the last reason may have read. */
+static sx_code add_readings(sx_ctx *cx, sx_eg_ruleset *set, const uint32_t *from, uint32_t count)
+{
+    SX_ASSERT(set->reason_count > 0);
+    SX_TRY(sx_region_grow(cx, (void **)&set->reading, &set->reading_capacity,
+                          set->reading_count + count, sizeof(*set->reading)));
+    for (uint32_t i = 0; i < count; i++) {
+        set->reading[set->reading_count++] = (sx_eg_reading){set->reason_count - 1, from[i]};
+    }
+    return SX_OK;
+}
+
+sx_code sx_eg_reading_add(sx_ctx *cx, const sx_eg *eg, sx_eg_ruleset *set, const uint32_t *node,
+                          uint32_t node_count)
+{
+    uint32_t from[SX_EG_READINGS_MAX];
+    uint32_t read = 0;
+    SX_ASSERT(set->language.number_from != NULL);
+    read_numbers(eg, &set->language, node, node_count, from, &read);
+    return add_readings(cx, set, from, read);
+}
+
 /* Room for the reasons of `count` more unions, so that uniting needs no memory. */
 static sx_code reserve_reasons(sx_ctx *cx, sx_eg_pending *pending, uint32_t count,
-                               uint32_t node_count)
+                               uint32_t node_count, uint32_t read_count)
 {
     sx_eg_ruleset *set = pending->set;
     SX_TRY(sx_region_grow(cx, (void **)&set->reason, &set->reason_capacity,
@@ -69,8 +110,12 @@ static sx_code reserve_reasons(sx_ctx *cx, sx_eg_pending *pending, uint32_t coun
     SX_TRY(sx_region_grow(cx, (void **)&set->reason_node, &set->reason_node_capacity,
                           set->reason_node_count + pending->reason_nodes + count * node_count + 1,
                           sizeof(uint32_t)));
+    SX_TRY(sx_region_grow(cx, (void **)&set->reading, &set->reading_capacity,
+                          set->reading_count + pending->readings + read_count,
+                          sizeof(*set->reading)));
     pending->reasons += count;
     pending->reason_nodes += count * node_count;
+    pending->readings += read_count;
     return SX_OK;
 }
 
@@ -92,17 +137,43 @@ bool sx_rewrite_pick(const sx_rewrite *rewrite, uint32_t node)
     return true;
 }
 
-/* The picks of the rewrite into the pending ones; *at is where. */
+/* The numbers that the rewrite may have read. */
+static uint32_t read_rewrite(const sx_rewrite *rewrite, uint32_t from[SX_EG_READINGS_MAX])
+{
+    const sx_eg *eg = rewrite->eg;
+    const sx_eg_ruleset *set = rewrite->pending->set;
+    uint32_t read = 0;
+    if (set == NULL || eg->unproven || set->language.number_from == NULL) {
+        return 0;
+    }
+    if (rewrite->bucket != NULL) {
+        const uint32_t *run = &rewrite->bucket->multi->run[(size_t)2 * rewrite->match];
+        read_numbers(eg, &set->language, &set->reason_node[run[0]], run[1], from, &read);
+        return read;
+    }
+    uint32_t bind_count = set->rule[rewrite->rule].left->bind_count;
+    read_numbers(eg, &set->language, rewrite->node, bind_count, from, &read);
+    read_numbers(eg, &set->language, rewrite->picks->node, rewrite->picks->count, from, &read);
+    return read;
+}
+
+/* The picks of the rewrite and the numbers it may have read into the pending ones; *at is where. */
 static sx_code put_picks(sx_rewrite *rewrite, uint32_t *at)
 {
     sx_eg_pending *pending = rewrite->pending;
     uint32_t count = rewrite->picks != NULL ? rewrite->picks->count : 0;
+    uint32_t from[SX_EG_READINGS_MAX];
+    uint32_t read = read_rewrite(rewrite, from);
     SX_TRY(sx_region_grow(rewrite->cx, (void **)&pending->pick, &pending->pick_capacity,
-                          pending->pick_count + count + 1, sizeof(uint32_t)));
+                          pending->pick_count + count + read + 2, sizeof(uint32_t)));
     *at = pending->pick_count;
     pending->pick[pending->pick_count++] = count;
+    pending->pick[pending->pick_count++] = read;
     for (uint32_t i = 0; i < count; i++) {
         pending->pick[pending->pick_count++] = rewrite->picks->node[i];
+    }
+    for (uint32_t i = 0; i < read; i++) {
+        pending->pick[pending->pick_count++] = from[i];
     }
     return SX_OK;
 }
@@ -120,7 +191,8 @@ sx_code sx_rewrite_pair(sx_rewrite *rewrite, uint32_t from, uint32_t to)
     SX_TRY(put_picks(rewrite, &picks));
     if (pending->set != NULL) {
         const sx_pattern *left = pending->set->rule[rewrite->rule].left;
-        SX_TRY(reserve_reasons(rewrite->cx, pending, 1, left->bind_count + pending->pick[picks]));
+        SX_TRY(reserve_reasons(rewrite->cx, pending, 1, left->bind_count + pending->pick[picks],
+                               pending->pick[picks + 1]));
     }
     pending->word[pending->count++] = from;
     pending->word[pending->count++] = to;
@@ -311,7 +383,7 @@ static sx_code apply_match(runner *r, uint32_t index, uint32_t *match, uint32_t 
         return rule->rule->build(&rewrite);
     }
     uint32_t node;
-    SX_TRY(reserve_reasons(r->cx, &r->pending, 1, rule->left->bind_count));
+    SX_TRY(reserve_reasons(r->cx, &r->pending, 1, rule->left->bind_count, 0));
     SX_TRY(sx_pattern_build(r->cx, r->eg, &r->set->language, rule->right, match, var, &node));
     var[0] = node; /* no more needed: the place of what the root is to be united with */
     return SX_OK;
@@ -347,7 +419,7 @@ static sx_code apply_batch(runner *r, uint32_t index, uint32_t *match, uint32_t 
     const sx_eg_rule *rule = &r->set->rule[index];
     uint32_t stride = sx_pattern_stride(rule->left);
     uint32_t node[SX_EG_BATCH];
-    SX_TRY(reserve_reasons(r->cx, &r->pending, count, rule->left->bind_count));
+    SX_TRY(reserve_reasons(r->cx, &r->pending, count, rule->left->bind_count, 0));
     SX_TRY(sx_pattern_build_batch(r->cx, r->eg, &r->set->language, rule->right, match, stride,
                                   rule->left->bind_count, count, node));
     for (uint32_t i = 0; i < count; i++) {
@@ -356,9 +428,10 @@ static sx_code apply_batch(runner *r, uint32_t index, uint32_t *match, uint32_t 
     return SX_OK;
 }
 
-/* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. */
+/* Of rule `index`, for match `number` of its list, or for run `number` of its buckets. `pick` is an entry of
+ * sx_eg_pending.pick, or NULL. */
 static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint32_t number,
-                     const uint32_t *pick, uint32_t pick_count)
+                     const uint32_t *pick)
 {
     sx_eg_rule *rule = &r->set->rule[index];
     uint32_t reason = SX_EG_RULE_GIVEN;
@@ -370,8 +443,12 @@ static sx_code unite(runner *r, uint32_t index, uint32_t from, uint32_t to, uint
     } else if (!r->eg->unproven) {
         const uint32_t *match =
             &r->found[index].word[(size_t)number * sx_pattern_stride(rule->left)];
-        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count, pick,
-                                pick_count, &reason));
+        SX_TRY(sx_eg_reason_add(r->cx, r->set, index, match, rule->left->bind_count,
+                                pick != NULL ? pick + 2 : NULL, pick != NULL ? pick[0] : 0,
+                                &reason));
+    }
+    if (!r->eg->unproven && pick != NULL) {
+        SX_TRY(add_readings(r->cx, r->set, pick + 2 + pick[0], pick[1]));
     }
     rule->union_count++;
     return sx_eg_union(r->cx, r->eg, from, to, reason);
@@ -392,7 +469,7 @@ static sx_code unite_found(runner *r, uint32_t index, uint32_t first, uint32_t c
         }
         uint32_t to = match[rule->left->bind_count];
         if (to != SX_EG_NONE && sx_eg_find(r->eg, to) != sx_eg_find(r->eg, match[0])) {
-            SX_TRY(unite(r, index, match[0], to, m, NULL, 0));
+            SX_TRY(unite(r, index, match[0], to, m, NULL));
         }
     }
     return SX_OK;
@@ -409,6 +486,7 @@ static sx_code unite_now(runner *r, uint32_t index, uint32_t first, uint32_t cou
     SX_TRY(unite_found(r, index, first, count));
     r->pending.reasons = 0;
     r->pending.reason_nodes = 0;
+    r->pending.readings = 0;
     if (r->eg->union_count - r->rebuilt < UNIONS_AT_ONCE) {
         return SX_OK;
     }
@@ -463,14 +541,14 @@ static sx_code unite_all(runner *r, const uint32_t *applied)
         }
         for (; at < r->pending.count && r->pending.word[at + 2] == i; at += SX_PENDING_WORDS) {
             const uint32_t *word = &r->pending.word[at];
-            const uint32_t *pick = &r->pending.pick[word[4]];
-            SX_TRY(unite(r, i, word[0], word[1], word[3], pick + 1, pick[0]));
+            SX_TRY(unite(r, i, word[0], word[1], word[3], &r->pending.pick[word[4]]));
         }
     }
     r->pending.count = 0;
     r->pending.pick_count = 0;
     r->pending.reasons = 0;
     r->pending.reason_nodes = 0;
+    r->pending.readings = 0;
     SX_TRY(sx_eg_rebuild(r->cx, r->eg));
 #ifdef SX_DEBUG
     bool check = true;

@@ -98,6 +98,21 @@ static bool value_of(const sx_tensors *t, uint32_t n, sx_dtype dtype, const doub
     return folded_value(op, dtype, x, value);
 }
 
+bool sx_tensors_constant(const sx_tensors *t, uint32_t node, double *value)
+{
+    SX_ASSERT(node < t->eg.node_count);
+    return sx_tensors_op(t, node) == SX_OP_CONSTANT &&
+           constant_value(sx_tensors_attr(t, node), value);
+}
+
+bool sx_tensors_fold(const sx_tensors *t, uint32_t node, const double operand[2], double *value)
+{
+    SX_ASSERT(node < t->eg.node_count);
+    uint32_t arity = t->eg.node[node].arity;
+    return arity > 0 && arity <= 2 &&
+           value_of(t, node, sx_tensors_type(t, node)->dtype, operand, value);
+}
+
 uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double value[SX_VALUES_MAX])
 {
     uint32_t count = 0;
@@ -105,7 +120,7 @@ uint32_t sx_tensors_values(const sx_tensors *t, const sx_fact *fact, double valu
         return 0;
     }
     value[count++] = fact->value;
-    const sx_value_set *set = fact->others != 0 ? &t->values[fact->others] : NULL;
+    const sx_value_set *set = t->all_values && fact->from != 0 ? &t->values[fact->from] : NULL;
     for (uint32_t i = 0; set != NULL && i < set->count; i++) {
         if (memcmp(&set->value[i], &fact->value, sizeof(double)) != 0) {
             SX_ASSERT(count < SX_VALUES_MAX);
@@ -190,7 +205,7 @@ static bool equal_values(const void *self, uint32_t id, const void *probe)
 }
 
 /* A place for a set of two or more; of too many sets, the last ones are not kept. */
-static sx_code intern_values(sx_ctx *cx, sx_tensors *t, const sx_value_set *set, uint16_t *place)
+static sx_code intern_values(sx_ctx *cx, sx_tensors *t, const sx_value_set *set, sx_fact *fact)
 {
     if (set->count < 2) {
         return SX_OK;
@@ -208,7 +223,7 @@ static sx_code intern_values(sx_ctx *cx, sx_tensors *t, const sx_value_set *set,
         t->values_count = at + 1;
         SX_TRY(sx_idmap_put(cx, &t->values_map, hash, at));
     }
-    *place = (uint16_t)at;
+    fact->from = at & SX_FACT_FROM_MAX;
     return SX_OK;
 }
 
@@ -234,7 +249,26 @@ static sx_code find_values(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type 
         fact->has_value = 1;
         put_value(t, &set, value);
     }
-    return intern_values(cx, t, &set, &fact->others);
+    return intern_values(cx, t, &set, fact);
+}
+
+/* Node n is a number by itself, or because its operands are. */
+static sx_code note_number(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_fact *const *below,
+                           sx_fact *fact)
+{
+    if (t->all_values || fact->has_value == 0) {
+        return SX_OK;
+    }
+    SX_ASSERT(n <= SX_FACT_FROM_MAX);
+    fact->from = n & SX_FACT_FROM_MAX;
+    if (below[0] == NULL) {
+        return SX_OK;
+    }
+    SX_TRY(sx_region_grow(cx, (void **)&t->number, &t->number_capacity, t->number_count + 1,
+                          sizeof(*t->number)));
+    t->number[t->number_count++] = (sx_number){
+        n, {below[0]->from, below[1] != NULL ? below[1]->from : SX_EG_NONE}, fact->value};
+    return SX_OK;
 }
 
 static sx_code find_value(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type *type, sx_fact *fact)
@@ -245,7 +279,7 @@ static sx_code find_value(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type *
     bool several = false;
     if (sx_tensors_op(t, n) == SX_OP_CONSTANT) {
         fact->has_value = constant_value(sx_tensors_attr(t, n), &fact->value);
-        return SX_OK;
+        return note_number(cx, t, n, below, fact);
     }
     if (arity == 0 || arity > 2) {
         return SX_OK;
@@ -256,13 +290,13 @@ static sx_code find_value(sx_ctx *cx, sx_tensors *t, uint32_t n, const sx_type *
             return SX_OK;
         }
         x[k] = below[k]->value;
-        several = several || below[k]->others != 0;
+        several = several || (t->all_values && below[k]->from != 0);
     }
     if (several) {
         return find_values(cx, t, n, type, below, fact);
     }
-    fact->has_value = value_of(t, n, type->dtype, x, &fact->value) ? 1 : 0;
-    return SX_OK;
+    fact->has_value = value_of(t, n, type->dtype, x, &fact->value);
+    return note_number(cx, t, n, below, fact);
 }
 
 static bool follows_from_weights(const sx_tensors *t, uint32_t n, const sx_type *type)
@@ -356,7 +390,7 @@ static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, vo
         SX_TRY(find_type(cx, t, eg, n, &fact->type));
     }
     SX_TRY(find_value(cx, t, n, &t->type[fact->type], fact));
-    fact->is_weight = follows_from_weights(t, n, &t->type[fact->type]) ? 1 : 0;
+    fact->is_weight = follows_from_weights(t, n, &t->type[fact->type]);
     if (t->mesh != NULL) {
         sx_tensors_mesh_sets(t, n, &t->type[fact->type], (uint32_t *)(fact + 1));
     }
@@ -365,14 +399,14 @@ static sx_code make_fact(sx_ctx *cx, void *self, const sx_eg *eg, uint32_t n, vo
 
 static bool same_values(const sx_fact *a, const sx_fact *b)
 {
-    return a->others == b->others && memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
+    return a->from == b->from && memcmp(&a->value, &b->value, sizeof(a->value)) == 0;
 }
 
 /* Two classes of known numbers: all of both are numbers of the one. */
 static sx_code join_values(sx_ctx *cx, sx_tensors *t, sx_fact *a, const sx_fact *b, bool *changed)
 {
     double value[SX_VALUES_MAX];
-    uint16_t others = a->others;
+    uint32_t others = a->from;
     sx_value_set set = {0};
     const sx_fact *side[2] = {a, b};
     for (uint32_t k = 0; k < 2; k++) {
@@ -381,9 +415,8 @@ static sx_code join_values(sx_ctx *cx, sx_tensors *t, sx_fact *a, const sx_fact 
             put_value(t, &set, value[i]);
         }
     }
-    SX_TRY(intern_values(cx, t, &set, &others));
-    *changed = *changed || others != a->others;
-    a->others = others;
+    SX_TRY(intern_values(cx, t, &set, a));
+    *changed = *changed || others != a->from;
     return SX_OK;
 }
 
@@ -399,7 +432,7 @@ static sx_code join_facts(sx_ctx *cx, void *self, void *into, const void *from, 
     if (a->has_value == 0 && b->has_value != 0) {
         a->has_value = 1;
         a->value = b->value;
-        a->others = b->others;
+        a->from = b->from;
         *changed = true;
     } else if (t->all_values && b->has_value != 0 && !same_values(a, b)) {
         SX_TRY(join_values(cx, t, a, b, changed));
@@ -484,29 +517,37 @@ sx_code sx_tensors_add(sx_ctx *cx, sx_tensors *t, sx_op op, const sx_attr *attr,
     return sx_tensors_add_interned(cx, t, op, id.i, child, arity, node);
 }
 
-sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
-                             uint32_t *node)
+bool sx_tensors_value_attr(const sx_type *type, double value, uint8_t data[8], sx_attr *attr)
 {
     SX_ASSERT(type->dtype < SX_DTYPE_COUNT && type->rank <= SX_RANK_MAX);
     uint64_t bits;
-    *node = SX_EG_NONE;
     if (sx_dtype_class_of(type->dtype) == SX_CLASS_FLOAT) {
         if (sx_num_round(type->dtype, value) != value) {
-            return SX_OK;
+            return false;
         }
         bits = sx_num_encode(type->dtype, value);
     } else {
         if (!(value >= (double)sx_num_int_min(type->dtype)) ||
             !(value < (double)sx_num_int_max(type->dtype) + 1) || floor(value) != value) {
-            return SX_OK;
+            return false;
         }
         bits = sx_num_int_encode(type->dtype, (int64_t)value);
     }
-    uint8_t data[8];
     sx_num_store(type->dtype, data, 0, bits);
-    sx_attr attr = {.present = SX_A(data) | SX_A(type), .type = *type};
-    attr.data = (sx_span){data, sx_dtype_bytes(type->dtype)};
-    return sx_tensors_add(cx, t, SX_OP_CONSTANT, &attr, NULL, 0, node);
+    *attr = (sx_attr){.present = SX_A(data) | SX_A(type), .type = *type};
+    attr->data = (sx_span){data, sx_dtype_bytes(type->dtype)};
+    return true;
+}
+
+sx_code sx_tensors_add_value(sx_ctx *cx, sx_tensors *t, const sx_type *type, double value,
+                             uint32_t *node)
+{
+    uint8_t data[8];
+    sx_attr attr;
+    *node = SX_EG_NONE;
+    return sx_tensors_value_attr(type, value, data, &attr)
+               ? sx_tensors_add(cx, t, SX_OP_CONSTANT, &attr, NULL, 0, node)
+               : SX_OK;
 }
 
 /* ---- language ---- */
@@ -559,6 +600,14 @@ static bool is_value(void *self, const sx_eg *eg, uint32_t class_, double value)
     return fact->has_value != 0 && memcmp(&fact->value, &value, sizeof(value)) == 0;
 }
 
+static uint32_t number_from(const void *self, const sx_eg *eg, uint32_t class_)
+{
+    const sx_tensors *t = self;
+    SX_ASSERT(eg == &t->eg && !t->all_values);
+    const sx_fact *fact = sx_tensors_fact(t, class_);
+    return fact->has_value != 0 ? fact->from : SX_EG_NONE;
+}
+
 static sx_code make_value(sx_ctx *cx, void *self, sx_eg *eg, uint32_t like, double value,
                           uint32_t *node)
 {
@@ -578,7 +627,7 @@ static sx_code make_node(sx_ctx *cx, void *self, sx_eg *eg, uint16_t op, uint32_
 
 sx_eg_language sx_tensors_language(sx_tensors *t)
 {
-    return (sx_eg_language){t, name_ops, is_value, make_value, make_node};
+    return (sx_eg_language){t, name_ops, is_value, make_value, make_node, number_from};
 }
 
 /* ---- text ---- */

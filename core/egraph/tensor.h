@@ -16,14 +16,25 @@
 typedef struct {
     /* The number of its type in sx_tensors.type. */
     uint32_t type;
-    uint8_t has_value;
-    uint8_t is_weight;
-    /* 0, or where sx_tensors.values holds the other numbers that the class was shown to be. */
-    uint16_t others;
+    uint32_t has_value : 1;
+    uint32_t is_weight : 1;
+    /* Where the number comes from. The node that gave it; with sx_tensors.all_values 0, or where
+     * sx_tensors.values holds the other numbers that the class was shown to be. */
+    uint32_t from : 30;
     /* The first number that the class was known to be. */
     double value;
 } sx_fact;
 _Static_assert(sizeof(sx_fact) == 16, "a fact is 16 bytes");
+
+#define SX_FACT_FROM_MAX ((UINT32_C(1) << 30) - 1)
+
+/* How a node came to be a number: an operation on numbers, which its operands then were. A node has at most one
+ * such entry that counts, the first: when its class is a number, it never becomes another. */
+typedef struct {
+    uint32_t node;
+    uint32_t below[2]; /* by which its operands had their numbers */
+    double value;
+} sx_number;
 
 /* Reassociating rules make one class both 0 and -0, or neighbouring numbers. Searching goes by the first
  * number known of a class; a checker must know all of them, whatever the order in which it learns them. */
@@ -50,6 +61,10 @@ typedef struct {
     uint32_t typing_count, typing_capacity;
     /* Finds a row of `typing` by its contents. */
     sx_idmap typing_map;
+    /* Without all_values: of the numbers of classes those that are no constants, in the order in which they
+     * became known. */
+    sx_number *number;
+    uint32_t number_count, number_capacity;
     /* All numbers of a class are kept, and not the first one alone. It is set before the first node. */
     bool all_values;
     /* With all_values: the numbers that stand somewhere as constants, ascending by their bits. */
@@ -86,6 +101,13 @@ static inline const sx_fact *sx_tensors_fact(const sx_tensors *t, uint32_t node)
 {
     return (const sx_fact *)sx_eg_record(&t->eg, node);
 }
+/* The number that a node is by itself: of a constant whose elements are one number. */
+bool sx_tensors_constant(const sx_tensors *t, uint32_t node, double *value);
+/* The number that a node is where its operands are these; false where its operation is none on numbers. */
+bool sx_tensors_fold(const sx_tensors *t, uint32_t node, const double operand[2], double *value);
+/* The constant of type `type` that is `value` everywhere, as an attribute over `data`; false where the element
+ * type cannot hold it exactly. */
+bool sx_tensors_value_attr(const sx_type *type, double value, uint8_t data[8], sx_attr *attr);
 /* The numbers a class was shown to be, the first known one first.  Result: how many, 0 where none is known */
 /* Sets `named` to the numbers of the constants of `graph`, which will be added. */
 sx_code sx_tensors_name_values(sx_ctx *cx, sx_tensors *t, const sx_graph *graph);

@@ -647,6 +647,9 @@ static sx_code unite_kernels(sx_optimizer *o)
         uint32_t reason;
         SX_TRY(sx_eg_reason_add(o->cx, &o->set, word[3], word, word[2] == SX_EG_NONE ? 2 : 3, NULL,
                                 0, &reason));
+        if (word[3] == SX_RULE_FUSE_VALUE) {
+            SX_TRY(sx_eg_reading_add(o->cx, eg, &o->set, word, 1));
+        }
         SX_TRY(sx_eg_union(o->cx, eg, word[0], word[1], reason));
         o->report->union_count[word[3]] += eg->union_count - before;
     }

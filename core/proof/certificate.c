@@ -1,13 +1,15 @@
 #include "core/ir/extent.h"
 #include "core/proof/certificate_read.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "core/proof/explain.h"
 
-/* How much of the log of unions goes into the certificate: what the forest of reasons asks for; with the
- * equalities around the nodes matched, since computed right sides may look at these too; or everything. */
-typedef enum { SLICE_NEEDED, SLICE_AROUND, SLICE_ALL, SLICE_COUNT } slice;
+/* How much of the log of unions goes into the certificate: what the forest of reasons asks for; with how the
+ * numbers came about that rules read; with the equalities around the nodes matched, since computed right sides
+ * may look at these too; or everything. */
+typedef enum { SLICE_NEEDED, SLICE_NUMBERS, SLICE_AROUND, SLICE_ALL, SLICE_COUNT } slice;
 
 #define AROUND_DEPTH 3u
 
@@ -27,6 +29,11 @@ typedef struct {
     sx_graph *terms;
     uint32_t *lifted; /* terms, in pairs: an operation and itself as a kernel */
     uint32_t lifted_count, lifted_capacity;
+    /* per entry of sx_tensors.number: the constant that is its number, or SX_EG_NONE */
+    uint32_t *number_term;
+    uint32_t *number_step; /* per entry: 1 + the last slice that has a step for it */
+    uint32_t *number_list; /* entries that the next step wants */
+    uint32_t step_count;
 } writer;
 
 static sx_code want_reason(void *self, uint32_t reason)
@@ -109,10 +116,14 @@ static sx_code find_steps(writer *w, const sx_graph *input, const uint32_t *inpu
     memset(w->visit, 0, w->t->eg.node_count * sizeof(*w->visit));
     w->queue_count = 0;
     w->explainer.epoch++;
-    w->explainer.wanted_count = 0;
+    w->explainer.numbers = w->slice >= SLICE_NUMBERS;
+    w->explainer.wanted_count = w->explainer.uncounted_count = 0;
     place_reasons(w);
     if (w->slice == SLICE_ALL) {
-        return SX_OK;
+        for (uint32_t r = 0; r < w->set->reason_count; r++) {
+            SX_TRY(w->wanted[r] ? sx_explain_want_readings(&w->explainer, r) : SX_OK);
+        }
+        return sx_explain_run(&w->explainer);
     }
     SX_TRY(want_program(w, output, output_node));
     for (uint32_t i = 0; i < input->output_count; i++) {
@@ -176,6 +187,50 @@ static sx_code add_lifted(writer *w, const sx_graph *output, const uint32_t *out
     return SX_OK;
 }
 
+/* Entry `i` of the numbers is asked for. */
+static bool is_number_wanted(const writer *w, uint32_t i)
+{
+    const sx_explainer *x = &w->explainer;
+    uint32_t n = w->t->number[i].node;
+    return x->numbers && x->counted[n] == x->epoch && x->number_of[n] == i + 1;
+}
+
+/* What numbers rest upon. */
+static void mark_numbers(writer *w)
+{
+    const sx_eg_reading *reading;
+    for (uint32_t r = 0; r < w->set->reason_count && w->explainer.numbers; r++) {
+        uint32_t count = w->wanted[r] ? sx_explain_readings(&w->explainer, r, &reading) : 0;
+        for (uint32_t i = 0; i < count; i++) {
+            w->term[reading[i].from] = 0;
+        }
+    }
+    for (uint32_t i = 0; i < w->t->number_count; i++) {
+        const sx_number *number = &w->t->number[i];
+        for (uint32_t k = 0; is_number_wanted(w, i) && k < w->t->eg.node[number->node].arity; k++) {
+            w->term[number->node] = w->term[number->below[k]] = 0;
+        }
+    }
+}
+
+/* The numbers as constants, which the steps that read them name. */
+static sx_code add_numbers(writer *w)
+{
+    for (uint32_t i = 0; i < w->t->number_count; i++) {
+        uint8_t data[8];
+        sx_attr attr;
+        sx_node_id id;
+        const sx_number *number = &w->t->number[i];
+        const sx_type *type = sx_tensors_type(w->t, number->node);
+        w->number_term[i] = SX_EG_NONE;
+        if (is_number_wanted(w, i) && sx_tensors_value_attr(type, number->value, data, &attr)) {
+            SX_TRY(sx_graph_add(w->cx, w->terms, SX_OP_CONSTANT, &attr, NULL, 0, &id));
+            w->number_term[i] = id.i;
+        }
+    }
+    return SX_OK;
+}
+
 static sx_code make_terms(writer *w, const sx_graph *input, const uint32_t *input_node,
                           const sx_graph *output, const uint32_t *output_node)
 {
@@ -197,6 +252,7 @@ static sx_code make_terms(writer *w, const sx_graph *input, const uint32_t *inpu
             w->term[w->set->reason_node[reason->node_first + i]] = 0;
         }
     }
+    mark_numbers(w);
     mark_terms(eg, w->term, eg->node_count);
     SX_TRY(sx_graph_make(w->cx, SX_SPAN_LITERAL("terms"), input->attrs, &w->terms));
     SX_TRY(copy_symbols(w->cx, input, w->terms));
@@ -207,6 +263,7 @@ static sx_code make_terms(writer *w, const sx_graph *input, const uint32_t *inpu
         SX_TRY(add_term(w, n, sx_tensors_op(w->t, n), *sx_tensors_attr(w->t, n), &w->term[n]));
     }
     SX_TRY(add_lifted(w, output, output_node));
+    SX_TRY(add_numbers(w));
     for (uint32_t i = 0; i < input->output_count; i++) {
         sx_node_id id = {w->term[input_node[input->output[i].node.i]]};
         SX_TRY(sx_graph_add_output(w->cx, w->terms, input->output[i].name, id));
@@ -228,41 +285,134 @@ static sx_code put_program(sx_ctx *cx, const char *name, const sx_graph *graph, 
     return code;
 }
 
-static sx_code put_certificate(writer *w, const sx_graph *input, const sx_graph *output,
-                               sx_buf *text)
+/* The constant that is the number of node n, or SX_EG_NONE. */
+static uint32_t number_of(const writer *w, uint32_t n)
 {
-    uint32_t count = w->lifted_count / 2;
-    for (uint32_t r = 0; r < w->set->reason_count; r++) {
-        count += w->wanted[r] ? 1 : 0;
+    uint32_t at = w->explainer.number_of[n];
+    return at == 0 ? w->term[n] : w->number_term[at - 1];
+}
+
+static void want_step(writer *w, uint32_t n, uint32_t *count)
+{
+    uint32_t at = w->explainer.number_of[n];
+    if (at != 0 && w->number_step[at - 1] != (uint32_t)w->slice + 1) {
+        w->number_step[at - 1] = (uint32_t)w->slice + 1;
+        w->number_list[(*count)++] = at - 1;
     }
-    SX_TRY(put_program(w->cx, "input", input, text));
-    SX_TRY(put_program(w->cx, "output", output, text));
-    SX_TRY(put_program(w->cx, "terms", w->terms, text));
-    sx_buf_print(text, "steps %u\n", count);
+}
+
+static int ascending(const void *a, const void *b)
+{
+    uint32_t x = *(const uint32_t *)a;
+    uint32_t y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* A step that a node is its number, where its operands are theirs. */
+static void put_number(writer *w, uint32_t i, sx_buf *steps)
+{
+    const sx_number *number = &w->t->number[i];
+    uint32_t arity = w->t->eg.node[number->node].arity;
+    uint32_t operand[2];
+    bool all = w->number_term[i] != SX_EG_NONE;
+    for (uint32_t k = 0; k < arity; k++) {
+        operand[k] = number_of(w, number->below[k]);
+        all = all && operand[k] != SX_EG_NONE;
+    }
+    if (!all) {
+        return;
+    }
+    uint32_t term = w->term[number->node];
+    sx_buf_print(steps, "%s %u %u %u as", sx_rule_name(SX_RULE_FOLD_VALUE), term, w->number_term[i],
+                 term);
+    for (uint32_t k = 0; k < arity; k++) {
+        sx_buf_print(steps, " %u", operand[k]);
+    }
+    sx_buf_put_text(steps, "\n");
+    w->step_count++;
+}
+
+/* Steps for the numbers that reason `r` reads, and for those they come from, which have smaller places. */
+static void put_numbers(writer *w, const sx_eg_reading *reading, uint32_t reading_count,
+                        sx_buf *steps)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < reading_count; i++) {
+        want_step(w, reading[i].from, &count);
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        const sx_number *number = &w->t->number[w->number_list[i]];
+        for (uint32_t k = 0; k < w->t->eg.node[number->node].arity; k++) {
+            want_step(w, number->below[k], &count);
+        }
+    }
+    qsort(w->number_list, count, sizeof(*w->number_list), ascending);
+    for (uint32_t i = 0; i < count; i++) {
+        put_number(w, w->number_list[i], steps);
+    }
+}
+
+static void put_step(writer *w, uint32_t r, sx_buf *steps)
+{
+    const sx_eg_reason *reason = &w->set->reason[r];
+    const sx_eg_reading *reading = NULL;
+    uint32_t count = w->explainer.numbers ? sx_explain_readings(&w->explainer, r, &reading) : 0;
+    put_numbers(w, reading, count, steps);
+    sx_buf_print(steps, "%s %u %u", sx_rule_name(reason->rule), w->term[w->from[r]],
+                 w->term[w->to[r]]);
+    for (uint32_t i = 0; i < reason->node_count; i++) {
+        sx_buf_print(steps, " %u", w->term[w->set->reason_node[reason->node_first + i]]);
+    }
+    const char *before = " as";
+    /* that a node is its number follows from the steps just put */
+    for (uint32_t i = 0; i < count && reason->rule != SX_RULE_FOLD_VALUE; i++) {
+        uint32_t constant = number_of(w, reading[i].from);
+        if (constant != SX_EG_NONE) {
+            sx_buf_print(steps, "%s %u", before, constant);
+            before = "";
+        }
+    }
+    sx_buf_put_text(steps, "\n");
+    w->step_count++;
+}
+
+static void put_steps(writer *w, sx_buf *steps)
+{
+    w->step_count = 0;
     for (uint32_t r = 0; r < w->set->reason_count; r++) {
-        const sx_eg_reason *reason = &w->set->reason[r];
-        if (!w->wanted[r]) {
-            continue;
+        if (w->wanted[r]) {
+            put_step(w, r, steps);
         }
-        sx_buf_print(text, "%s %u %u", sx_rule_name(reason->rule), w->term[w->from[r]],
-                     w->term[w->to[r]]);
-        for (uint32_t i = 0; i < reason->node_count; i++) {
-            sx_buf_print(text, " %u", w->term[w->set->reason_node[reason->node_first + i]]);
-        }
-        sx_buf_put_text(text, "\n");
     }
     for (uint32_t i = 0; i < w->lifted_count; i += 2) {
         uint32_t from = w->lifted[i];
         uint32_t to = w->lifted[i + 1];
-        sx_buf_print(text, "%s %u %u %u %u\n", sx_rule_name(SX_RULE_LIFT), from, to, from, to);
+        sx_buf_print(steps, "%s %u %u %u %u\n", sx_rule_name(SX_RULE_LIFT), from, to, from, to);
+        w->step_count++;
     }
-    return sx_buf_check(w->cx, text, "certificate");
+}
+
+static sx_code put_certificate(writer *w, const sx_graph *input, const sx_graph *output,
+                               sx_buf *text)
+{
+    SX_TRY(put_program(w->cx, "input", input, text));
+    SX_TRY(put_program(w->cx, "output", output, text));
+    SX_TRY(put_program(w->cx, "terms", w->terms, text));
+    sx_buf steps;
+    sx_buf_init(&steps, text->limit);
+    put_steps(w, &steps);
+    sx_code code = sx_buf_check(w->cx, &steps, "certificate");
+    sx_buf_print(text, "steps %u\n", w->step_count);
+    sx_buf_put_span(text, sx_buf_span(&steps));
+    sx_buf_fini(&steps);
+    return code != SX_OK ? code : sx_buf_check(w->cx, text, "certificate");
 }
 
 static sx_code writer_init(writer *w)
 {
     uint32_t nodes = w->t->eg.node_count;
     uint32_t reasons = w->set->reason_count + 1;
+    uint32_t numbers = w->t->number_count + 1;
     SX_TRY(sx_explain_init(w->cx, w->t, w->set, &w->explainer));
     w->explainer.found = want_reason;
     w->explainer.self = w;
@@ -272,8 +422,12 @@ static sx_code writer_init(writer *w)
     w->queue = SX_NEW_ARRAY(w->cx, uint32_t, reasons);
     w->visit = SX_NEW_ARRAY(w->cx, uint32_t, nodes);
     w->term = SX_NEW_ARRAY(w->cx, uint32_t, nodes);
+    w->number_term = SX_NEW_ARRAY(w->cx, uint32_t, numbers);
+    w->number_step = SX_NEW_ARRAY(w->cx, uint32_t, numbers);
+    w->number_list = SX_NEW_ARRAY(w->cx, uint32_t, numbers);
     bool all = w->wanted != NULL && w->from != NULL && w->to != NULL && w->queue != NULL &&
-               w->visit != NULL && w->term != NULL;
+               w->visit != NULL && w->term != NULL && w->number_term != NULL &&
+               w->number_step != NULL && w->number_list != NULL;
     return all ? SX_OK : w->cx->error.code;
 }
 

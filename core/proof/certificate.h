@@ -12,7 +12,7 @@
  *                      next line
  *   output BYTES       the program that came out
  *   terms BYTES        a program whose nodes %0, %1, .. are the terms
- *   steps COUNT        a line for each:  RULE FROM TO NODE..
+ *   steps COUNT        a line for each:  RULE FROM TO NODE..  or  RULE FROM TO NODE.. as CONSTANT..
  *   part divided
  *   input BYTES, output BYTES
  *   uses COUNT         a line for each:  use PART VALUE..   with a value for each parameter of that part
@@ -23,13 +23,16 @@
  * RULE is a name of rules.def or fusion.def, FROM and TO are the terms it makes equal, NODE.. the terms its
  * left side matched, in the order of its text, then the members of classes it picked (sx_rewrite_pick)
  * (fusion: the kernel before, the kernel after, the node computed inside if there is one). VALUE is "parameter
- * K", of the divided program, or "U K", output K of an earlier use.
+ * K", of the divided program, or "U K", output K of an earlier use. CONSTANT.. are terms: the rule reads the
+ * class of each as this number. "fold-value FROM TO NODE as CONSTANT.." says that NODE is the number TO, its
+ * operands read as these.
  *
  * The checker knows rules and terms. It takes nothing from the saturation: types are inferred anew by the
  * reader of the IR; every left side is matched again, node by node, modulo the equalities checked so far,
  * which it closes under congruence by itself; right sides are built again by the rule. A term that
  * reassociating rules make several numbers (0 and -0, or neighbours) is each of them, whichever the search
- * went by; of very many, those that stand as constants among the terms are remembered first. It ends by
+ * went by; of very many, those that stand as constants among the terms are remembered first. Where that is
+ * not enough, steps say which numbers they read, after steps that show where these come from. It ends by
  * finding every output of the first program equal to that of the same name of the second. A divided part
  * holds if its pieces, as they went in, make its input, and as they came out, its output, at the types they
  * were proved for. Whoever reads a certificate also has both programs and every step evaluated, which asks

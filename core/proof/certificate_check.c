@@ -35,6 +35,8 @@ typedef struct {
     uint32_t claim_count, claim_capacity;
     uint32_t node[STEP_NODES_MAX]; /* from, to, then those matched */
     uint32_t node_count;
+    uint32_t reading[SX_EG_READINGS_MAX]; /* constants: what their classes are read as */
+    uint32_t reading_count;
     uint32_t var[SX_PATTERN_NAMES_MAX];
     sx_eg_pending pairs;
 } checker;
@@ -254,7 +256,7 @@ static void gather_several(checker *c, several *s, uint32_t term, uint32_t depth
     const sx_eg *eg = &c->t.eg;
     uint32_t class_ = sx_eg_find(eg, term);
     const sx_fact *fact = sx_tensors_fact(&c->t, class_);
-    bool known = fact->others == 0 || s->class_count == SEVERAL_MAX;
+    bool known = fact->from == 0 || s->class_count == SEVERAL_MAX;
     for (uint32_t i = 0; i < s->class_count; i++) {
         known = known || s->class_[i] == class_;
     }
@@ -291,6 +293,44 @@ static void read_as(checker *c, const several *s, uint32_t reading)
         fact->value = s->value[i][reading % s->count[i]];
         reading /= s->count[i];
     }
+}
+
+/* The constants that the step names are the numbers of their classes, or these are again what they were. */
+static void read_constants(checker *c, double was[SX_EG_READINGS_MAX], bool again)
+{
+    for (uint32_t i = 0; i < c->reading_count; i++) {
+        uint32_t at = again ? c->reading_count - 1 - i : i;
+        sx_fact *fact = sx_eg_record(&c->t.eg, sx_eg_find(&c->t.eg, c->reading[at]));
+        if (again) {
+            fact->value = was[at];
+            continue;
+        }
+        was[at] = fact->value;
+        bool constant = sx_tensors_constant(&c->t, c->reading[at], &fact->value);
+        SX_ASSERT(constant);
+    }
+}
+
+/* A node is a number where its operands are these constants. */
+static sx_code check_number(checker *c)
+{
+    double operand[2] = {0, 0};
+    double value = 0;
+    double made = 0;
+    uint32_t n = c->node[2];
+    bool same = c->node_count == 3 && c->t.eg.node[n].arity == c->reading_count &&
+                c->reading_count <= 2 && sx_tensors_constant(&c->t, c->node[1], &value) &&
+                sx_type_equal(sx_tensors_type(&c->t, n), sx_tensors_type(&c->t, c->node[1]));
+    if (same) {
+        SX_TRY(is_equal(c, c->node[0], n, &same));
+    }
+    for (uint32_t k = 0; same && k < c->reading_count; k++) {
+        SX_TRY(is_equal(c, sx_eg_made_child(&c->t.eg, n, k), c->reading[k], &same));
+        same = same && sx_tensors_constant(&c->t, c->reading[k], &operand[k]);
+    }
+    same = same && sx_tensors_fold(&c->t, n, operand, &made) &&
+           memcmp(&made, &value, sizeof(made)) == 0;
+    return same ? SX_OK : refuse(c, "its operands as read do not make it this number");
 }
 
 /* ---- left sides ---- */
@@ -456,6 +496,19 @@ static sx_code check_rewrite(checker *c)
     bool found;
     if (c->node_count == 2) {
         return refuse(c, "no nodes");
+    }
+    if (c->rule == SX_RULE_FOLD_VALUE && c->reading_count > 0) {
+        return check_number(c);
+    }
+    if (c->reading_count > 0) {
+        double was[SX_EG_READINGS_MAX];
+        read_constants(c, was, false);
+        sx_code code = run_rule(c, &found);
+        read_constants(c, was, true);
+        SX_TRY(code);
+        if (found) {
+            return SX_OK;
+        }
     }
     SX_TRY(run_rule(c, &found));
     if (found) {
@@ -635,6 +688,18 @@ static sx_code check_fusion(checker *c)
     return same_from && same_to ? SX_OK : refuse(c, "the kernel after is not what the rule makes");
 }
 
+static sx_code check_step(checker *c)
+{
+    double was[SX_EG_READINGS_MAX];
+    if (c->rule < SX_RULE_ROUNDS_COUNT) {
+        return check_rewrite(c);
+    }
+    read_constants(c, was, false);
+    sx_code code = check_fusion(c);
+    read_constants(c, was, true);
+    return code;
+}
+
 /* ---- reading ---- */
 
 /* The nodes of a program as terms. */
@@ -667,6 +732,22 @@ static sx_code same_interface(checker *c, const sx_graph *a, const sx_graph *b)
     return same ? SX_OK : SX_FAIL(c->cx, SX_INPUT, "certificate: programs of different symbols");
 }
 
+/* What follows "as". */
+static sx_code read_readings(checker *c, sx_span line)
+{
+    for (; line.len > 0; c->reading_count++) {
+        uint64_t number;
+        double value;
+        if (c->reading_count >= SX_EG_READINGS_MAX ||
+            !sx_proof_number(&line, c->term_count - 1, &number) ||
+            !sx_tensors_constant(&c->t, c->term[number], &value)) {
+            return refuse(c, "what it reads are not numbers of constants");
+        }
+        c->reading[c->reading_count] = c->term[number];
+    }
+    return SX_OK;
+}
+
 static sx_code read_step(checker *c)
 {
     sx_span line = {0};
@@ -675,8 +756,14 @@ static sx_code read_step(checker *c)
     if (!sx_rule_find(sx_proof_word(&line), &c->rule)) {
         return SX_FAIL(c->cx, SX_INPUT, "certificate: step %u names no rule", c->number);
     }
+    c->reading_count = 0;
     for (c->node_count = 0; line.len > 0; c->node_count++) {
         uint64_t number;
+        sx_span rest = line;
+        if (sx_span_is(sx_proof_word(&rest), "as")) {
+            SX_TRY(read_readings(c, rest));
+            break;
+        }
         if (c->node_count >= STEP_NODES_MAX ||
             !sx_proof_number(&line, c->term_count - 1, &number)) {
             return refuse(c, "its terms are not numbers of terms");
@@ -704,7 +791,7 @@ static sx_code read_steps(checker *c, sx_certificate *certificate)
         SX_TRY(sx_spend(c->cx, 1));
         certificate->rule_count[c->rule]++;
         if ((c->reader->asked & SX_PROOF_STEPS) != 0) {
-            SX_TRY(c->rule < SX_RULE_ROUNDS_COUNT ? check_rewrite(c) : check_fusion(c));
+            SX_TRY(check_step(c));
             SX_TRY(accept(c, c->node[0], c->node[1]));
         }
     }

@@ -151,6 +151,12 @@ static bool is_close(sx_op op, double x, double y, double near)
                                  : isfinite(large) && gap != 0 && gap <= near * large;
 }
 
+/* An argument so large that one rounding of an f32 turns it by more than values may deviate by. */
+static bool turns_far(double x, double near)
+{
+    return isfinite(x) && fabs(x) * (double)FLT_EPSILON / 2 > near;
+}
+
 static bool jumps_at(sx_op op, double x, double y, double near)
 {
     switch ((int)op) {
@@ -160,6 +166,8 @@ static bool jumps_at(sx_op op, double x, double y, double near)
     case SX_OP_REMAINDER: return is_close(op, x, y, near);
     case SX_OP_ROUND: return near_whole(x + 0.5, near);
     case SX_OP_SIGN: return x != 0 && fabs(x) <= near;
+    case SX_OP_SIN:
+    case SX_OP_COS: return turns_far(x, near);
     default: return near_whole(x, near); /* floor, ceil, convert to a whole number */
     }
 }
@@ -186,7 +194,8 @@ static bool jumps(sx_op op, const sx_tensor *input, const sx_tensor *result, dou
     bool to_whole = op == SX_OP_CONVERT && sx_dtype_class_of(result->type.dtype) != SX_CLASS_FLOAT;
     bool two =
         op == SX_OP_ADD || op == SX_OP_SUBTRACT || op == SX_OP_COMPARE || op == SX_OP_REMAINDER;
-    bool one = op == SX_OP_FLOOR || op == SX_OP_CEIL || op == SX_OP_ROUND || op == SX_OP_SIGN;
+    bool one = op == SX_OP_FLOOR || op == SX_OP_CEIL || op == SX_OP_ROUND || op == SX_OP_SIGN ||
+               op == SX_OP_SIN || op == SX_OP_COS;
     if ((!to_whole && !two && !one) || sx_dtype_class_of(input[0].type.dtype) != SX_CLASS_FLOAT) {
         return false;
     }

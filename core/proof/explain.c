@@ -12,9 +12,39 @@ sx_code sx_explain_init(sx_ctx *cx, const sx_tensors *t, const sx_eg_ruleset *se
     explainer->path = SX_NEW_ARRAY(cx, uint32_t, count + 1);
     explainer->walked = SX_NEW_ARRAY(cx, uint32_t, count);
     explainer->explained = SX_NEW_ARRAY(cx, uint32_t, count);
-    return explainer->path == NULL || explainer->walked == NULL || explainer->explained == NULL
-               ? cx->error.code
-               : SX_OK;
+    explainer->number_of = SX_NEW_ARRAY(cx, uint32_t, count);
+    explainer->counted = SX_NEW_ARRAY(cx, uint32_t, count);
+    explainer->uncounted = SX_NEW_ARRAY(cx, uint32_t, count);
+    if (explainer->path == NULL || explainer->walked == NULL || explainer->explained == NULL ||
+        explainer->number_of == NULL || explainer->counted == NULL ||
+        explainer->uncounted == NULL) {
+        return cx->error.code;
+    }
+    for (uint32_t i = t->number_count;
+         i-- > 0;) { /* of several entries of a node the first counts */
+        explainer->number_of[t->number[i].node] = i + 1;
+    }
+    return SX_OK;
+}
+
+uint32_t sx_explain_readings(const sx_explainer *x, uint32_t reason, const sx_eg_reading **reading)
+{
+    const sx_eg_ruleset *set = x->set;
+    uint32_t first = 0;
+    uint32_t end = set->reading_count;
+    while (first < end) {
+        uint32_t middle = first + (end - first) / 2;
+        if (set->reading[middle].reason < reason) {
+            first = middle + 1;
+        } else {
+            end = middle;
+        }
+    }
+    *reading = set->reading != NULL ? &set->reading[first] : NULL;
+    while (end < set->reading_count && set->reading[end].reason == reason) {
+        end++;
+    }
+    return end - first;
 }
 
 void sx_explain_path(sx_explainer *x, uint32_t from, uint32_t to)
@@ -206,6 +236,48 @@ static sx_code want_picks(sx_explainer *x, const uint32_t *node, uint32_t first,
     return SX_OK;
 }
 
+static void want_number(sx_explainer *x, uint32_t n)
+{
+    if (x->number_of[n] != 0 && x->counted[n] != x->epoch) {
+        x->counted[n] = x->epoch;
+        x->uncounted[x->uncounted_count++] = n;
+    }
+}
+
+/* Why a node is the number it is: its operands are equal to what gave them theirs. */
+static sx_code explain_number(sx_explainer *x, uint32_t n)
+{
+    const sx_eg *eg = &x->t->eg;
+    const sx_number *number = &x->t->number[x->number_of[n] - 1];
+    for (uint32_t k = 0; k < eg->node[n].arity; k++) {
+        SX_TRY(sx_explain_want(x, sx_eg_made_child(eg, n, k), number->below[k]));
+        want_number(x, number->below[k]);
+    }
+    return SX_OK;
+}
+
+sx_code sx_explain_want_readings(sx_explainer *x, uint32_t number)
+{
+    const sx_eg *eg = &x->t->eg;
+    const sx_eg_reason *reason = &x->set->reason[number];
+    const sx_eg_reading *reading;
+    uint32_t count = sx_explain_readings(x, number, &reading);
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t from = reading[i].from;
+        for (uint32_t m = 0; m < reason->node_count; m++) {
+            uint32_t n = x->set->reason_node[reason->node_first + m];
+            for (uint32_t k = 0; k <= eg->node[n].arity; k++) {
+                uint32_t term = k > 0 ? sx_eg_made_child(eg, n, k - 1) : n;
+                if (sx_eg_find(eg, term) == sx_eg_find(eg, from)) {
+                    SX_TRY(sx_explain_want(x, term, from));
+                }
+            }
+        }
+        want_number(x, from);
+    }
+    return SX_OK;
+}
+
 static sx_code want_premises(sx_explainer *x, const sx_eg_reason *reason)
 {
     const uint32_t *node = &x->set->reason_node[reason->node_first];
@@ -256,13 +328,20 @@ sx_code sx_explain_edge(sx_explainer *x, uint32_t a, uint32_t b)
     }
     SX_ASSERT(reason < x->set->reason_count);
     SX_TRY(x->found(x->self, reason));
+    if (x->numbers) {
+        SX_TRY(sx_explain_want_readings(x, reason));
+    }
     return want_premises(x, &x->set->reason[reason]);
 }
 
 /* Each edge counts once an epoch, so this ends. */
 sx_code sx_explain_run(sx_explainer *x)
 {
-    while (x->wanted_count > 0) {
+    while (x->wanted_count > 0 || x->uncounted_count > 0) {
+        if (x->uncounted_count > 0) {
+            SX_TRY(explain_number(x, x->uncounted[--x->uncounted_count]));
+            continue;
+        }
         uint32_t b = x->wanted[--x->wanted_count];
         uint32_t a = x->wanted[--x->wanted_count];
         sx_explain_path(x, a, b);

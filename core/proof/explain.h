@@ -19,6 +19,14 @@ typedef struct {
     uint32_t *explained;
     /* Raise it to explain everything anew. */
     uint32_t epoch;
+    /* Also how the numbers came about that rules read (sx_eg_reading)? */
+    bool numbers;
+    /* For each node: 1 + the place of its entry in sx_tensors.number, 0 where it has none. */
+    uint32_t *number_of;
+    /* For each node: the epoch in which it was asked how its number came about. */
+    uint32_t *counted;
+    uint32_t *uncounted; /* those of which it is still to be said */
+    uint32_t uncounted_count;
     /* Pairs of nodes whose equality is still to be explained. */
     uint32_t *wanted;
     uint32_t wanted_count, wanted_capacity;
@@ -35,6 +43,11 @@ void sx_explain_path(sx_explainer *explainer, uint32_t from, uint32_t to);
 sx_code sx_explain_edge(sx_explainer *explainer, uint32_t a, uint32_t b);
 /* Notes an equality to be explained. */
 sx_code sx_explain_want(sx_explainer *explainer, uint32_t a, uint32_t b);
+/* The readings of a reason, in the set's list.  Result: how many */
+uint32_t sx_explain_readings(const sx_explainer *explainer, uint32_t reason,
+                             const sx_eg_reading **reading);
+/* Notes how the numbers came about that the rule of a reason may have read. */
+sx_code sx_explain_want_readings(sx_explainer *explainer, uint32_t reason);
 /* Explains what is noted, and what that rests upon, until nothing is left. */
 sx_code sx_explain_run(sx_explainer *explainer);
 #endif

@@ -172,7 +172,8 @@ sx_code sx_terms_init(sx_ctx *cx, sx_terms *t, bool folds)
 {
     *t = (sx_terms){.cx = cx, .op_count = 1, .op = {SX_SPAN_LITERAL("leaf")}};
     memset(t->value_node, 0xFF, sizeof(t->value_node));
-    t->language = (sx_eg_language){t, language_ops, language_is_value, language_make_value, NULL};
+    t->language =
+        (sx_eg_language){t, language_ops, language_is_value, language_make_value, NULL, NULL};
     sx_eg_analysis analysis = {sizeof(fact), t, fact_make, fact_join};
     return sx_eg_init(cx, &t->eg, folds ? &analysis : NULL);
 }

@@ -67,7 +67,9 @@ static const char *certify_as(const sx_graph *in, bool unfused)
         return report.unproved;
     }
     ck_sx_ok(&cx, sx_optimize_certificate(&cx, &report, &text));
-    ck_sx_ok(&cx, sx_certificate_check(&cx, sx_buf_span(&text), &found));
+    if (sx_certificate_check(&cx, sx_buf_span(&text), &found) != SX_OK) {
+        return cx.error.text;
+    }
     sx_key expected, key;
     ck_sx_ok(&cx, sx_graph_key(&cx, in, &expected));
     ck_sx_ok(&cx, sx_graph_key(&cx, found.input, &key));
@@ -182,10 +184,11 @@ START_TEST(test_random_programs)
 }
 END_TEST
 
-/* Programs once not certified: one of several equal contractions, a grouped convolution that came out as a kernel. */
+/* Programs once not certified: one of several equal contractions, a grouped convolution that came out as a
+ * kernel, a number that the checker had lost among its neighbours, the cosine of a product of 1e30. */
 START_TEST(test_random_programs_once_unproved)
 {
-    static const uint64_t seed[] = {575, 600977};
+    static const uint64_t seed[] = {575, 600977, 1000553, 1795922844567858};
     for (size_t i = 0; i < SX_COUNT(seed); i++) {
         sx_rng rng = {seed[i]};
         sx_gen_options options = sx_gen_default();

@@ -227,6 +227,47 @@ START_TEST(test_symbols_are_bound)
 }
 END_TEST
 
+/* That a sum is a number, its operands read as the constants that the step names. */
+START_TEST(test_numbers_that_are_read)
+{
+#define SUM                                                                      \
+    "%1 = constant {data = 0.1} : f32[4]\n%2 = constant {data = 0.2} : f32[4]\n" \
+    "%3 = add(%1, %2) : f32[4]\n"
+    static const char left[] = P(SUM "%4 = multiply(%0, %3) : f32[4]\nreturn %4 as \"y\"");
+    static const char right[] = P(
+        "%1 = constant {data = 0.3} : f32[4]\n%2 = multiply(%0, %1) : f32[4]\nreturn %2 as \"y\"");
+    static const char terms[] =
+        P(SUM "%4 = constant {data = 0.3} : f32[4]\n%5 = constant {data = 0.30000004} : f32[4]\n"
+              "%6 = sqrt(%2) : f32[4]\nreturn %3 as \"y\"");
+    static const struct {
+        const char *step;
+        const char *what;
+    } row[] = {
+        {"fold-value 3 4 3 as 1 2", ""},
+        {"fold-value 3 4 3", ""},
+        {"fold-value 3 4 3 as 2 1", "its operands as read do not make it this number"},
+        {"fold-value 3 4 3 as 1 1", "its operands as read do not make it this number"},
+        {"fold-value 3 4 3 as 1", "its operands as read do not make it this number"},
+        {"fold-value 3 4 3 as 1 2 2", "its operands as read do not make it this number"},
+        {"fold-value 3 5 3 as 1 2", "its operands as read do not make it this number"},
+        {"fold-value 6 4 3 as 1 2", "its operands as read do not make it this number"},
+        {"fold-value 3 6 3 as 1 2", "its operands as read do not make it this number"},
+        {"fold-value 3 4 3 as 1 6", "what it reads are not numbers of constants"},
+        {"fold-value 3 4 3 as 1 99", "what it reads are not numbers of constants"},
+        {"fold-value 3 4 3 1 as 1 2", "its operands as read do not make it this number"},
+        {"fold-value as 1 2", "two terms are needed"},
+    };
+    for (size_t i = 0; i < SX_COUNT(row); i++) {
+        char why[SX_ERROR_TEXT_MAX];
+        write_certificate(left, right, terms, row[i].step);
+        sx_code code = ask(SX_PROOF_STEPS | SX_PROOF_VALUES, why, sizeof(why));
+        ck_assert_msg(row[i].what[0] != 0 ? code == SX_INPUT : code == SX_OK, "%s: %s", row[i].step,
+                      why);
+        ck_assert_msg(strstr(why, row[i].what) != NULL, "%s: '%s'", row[i].step, why);
+    }
+}
+END_TEST
+
 static void setup_text(void)
 {
     setup();
@@ -248,6 +289,7 @@ int main(void)
     tcase_add_test(cases, test_golden_certificates);
     tcase_add_test(cases, test_what_was_not_evaluated_is_counted);
     tcase_add_test(cases, test_symbols_are_bound);
+    tcase_add_test(cases, test_numbers_that_are_read);
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
 }

@@ -41,5 +41,6 @@ static inline sx_code symbol_make_value(sx_ctx *cx, void *self, sx_eg *eg, uint3
     return sx_eg_add(cx, eg, OP_LEAF, 1000 + (uint32_t)value, NULL, 0, node);
 }
 
-static const sx_eg_language symbols = {NULL, symbol_ops, symbol_is_value, symbol_make_value, NULL};
+static const sx_eg_language symbols = {NULL, symbol_ops, symbol_is_value, symbol_make_value,
+                                       NULL, NULL};
 #endif
