@@ -529,6 +529,33 @@ static bool may_run(const sxp_state *state)
     return result != NULL;
 }
 
+static bool is_served(const symplex_symbol *symbol, int64_t value)
+{
+    bool served = false;
+    for (size_t i = 0; i < symbol->range_count && !served; i++) {
+        const symplex_range *range = &symbol->range[i];
+        served =
+            value >= range->low && value <= range->high && (value - range->low) % range->step == 0;
+    }
+    return served;
+}
+
+/* The library knows extents and not where they come from: one that it refused is a matter of the argument that told it.
+ * False: it is about something else. */
+static bool raise_extent(const call *c, const symplex_error *error)
+{
+    for (size_t s = 0; error->code == SYMPLEX_INPUT && s < c->self->symbol_count; s++) {
+        const sxp_value *value = &c->value[s];
+        if (value->told != NULL && !is_served(&c->self->symbol[s], value->value)) {
+            const sxp_what what = {"argument", value->told};
+            PyErr_Format(c->self->state->shape_error, SXP_WHAT ": %s", what.kind, what.name,
+                         error->text);
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool run(call *c, size_t count)
 {
     symplex_error error;
@@ -542,9 +569,9 @@ static bool run(call *c, size_t count)
                                             count, &error);
     (void)pthread_mutex_unlock(&self->lock);
     Py_END_ALLOW_THREADS;
-    if (code != SYMPLEX_OK) {
+    if (code != SYMPLEX_OK && !raise_extent(c, &error)) {
         sxp_raise(self->state, &error, NULL);
-    } else if (c->timed && (c->ns == NULL || c->launch == NULL)) {
+    } else if (code == SYMPLEX_OK && c->timed && (c->ns == NULL || c->launch == NULL)) {
         (void)PyErr_NoMemory();
     }
     return !PyErr_Occurred();

@@ -21,8 +21,8 @@ from symplex._compile import compile, compile_bytes, compile_file, compile_onnx,
 from symplex._device import DeviceArray
 from symplex._doctor import doctor
 from symplex._errors import (Busy, Cancelled, CompileError, CorruptModule, Denied, DTypeError, Error, InputError,
-                             LayoutError, LimitExceeded, Mismatch, NoDaemon, NotFound, OutOfMemory, ShapeError,
-                             SystemFailure, TimedOut, Unimplemented, UsageError)
+                             LayoutError, LimitExceeded, Mismatch, MissingFile, NoDaemon, NotFound, OutOfMemory,
+                             ShapeError, SystemFailure, TimedOut, Unimplemented, UsageError)
 from symplex._module import Module, Tensor, load
 from symplex._session import Session, session
 from symplex._c import version as __version__
@@ -39,8 +39,8 @@ _TRACING = {"Function": "_jit", "TraceError": "_trace.size", "axis": "_trace.siz
             "value_and_grad": "_jit", "vmap": "_jit", "while_loop": "_trace.control"}
 
 __all__ = ["Busy", "Cancelled", "CompileError", "CorruptModule", "DTypeError", "Denied", "DeviceArray", "Error",
-           "Function", "InputError", "LayoutError", "LimitExceeded", "Mismatch", "Module", "NoDaemon", "NotFound",
-           "OutOfMemory", "Session", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
+           "Function", "InputError", "LayoutError", "LimitExceeded", "Mismatch", "MissingFile", "Module", "NoDaemon",
+           "NotFound", "OutOfMemory", "Session", "ShapeError", "SystemFailure", "Tensor", "TimedOut", "TraceError",
            "Unimplemented", "UsageError", "axis", "compile", "compile_bytes", "compile_file", "compile_onnx", "cond",
            "doctor", "explain", "grad", "jit", "load", "optimize", "random", "scan", "session", "value_and_grad",
            "vmap", "while_loop"]

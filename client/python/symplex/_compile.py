@@ -1,12 +1,14 @@
 """Compiling: programs to modules, through the daemon where one answers and in a process of our own where none does."""
 from __future__ import annotations
 
+import functools
 import inspect
+import operator
 import os
 from typing import Any, Callable, Iterable, Mapping, Sequence, Union
 
 from symplex import _c
-from symplex._module import Module, checked_threads
+from symplex._module import Module, checked_path, checked_threads
 
 Program = Union[str, "os.PathLike[str]", bytes, bytearray, memoryview]
 Extent = Union[int, "tuple[int, int]", "Sequence[int]"]
@@ -15,16 +17,27 @@ _DAEMON = {"auto": 0, "only": 1, "never": 2}
 _EXACT, _APPROXIMATE, _REFRESH, _NO_WEIGHTS, _RANGE_ANY, _BATCH_INVARIANT = 1, 2, 4, 8, 16, 32
 
 
+def _number(name: str, extent: Any, value: Any) -> int:
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(f"dims: {name} = {extent!r}; a whole number is needed, a list of them, or a tuple "
+                        "(low, high)") from None
+
+
 def _dims(dims: Mapping[str, Extent] | None) -> tuple[list[Any], list[Any]]:
     values: list[Any] = []
     intervals: list[Any] = []
+    if not isinstance(dims, (Mapping, type(None))):
+        raise TypeError(f"dims: a dict of names and values is needed, not {type(dims).__name__}")
     for name, extent in (dims or {}).items():
         if isinstance(extent, tuple):
             if len(extent) != 2:
                 raise ValueError(f"dims: {name} = {extent!r}; an interval is a tuple (low, high), values are a list")
-            intervals.append((name, *extent))
+            intervals.append((name, *(_number(name, extent, value) for value in extent)))
         else:
-            values += [(name, value) for value in (extent if isinstance(extent, (list, range)) else [extent])]
+            values += [(name, _number(name, extent, value))
+                       for value in (extent if isinstance(extent, (list, range)) else [extent])]
     return values, intervals
 
 
@@ -33,7 +46,7 @@ def _source(program: Program) -> tuple[str | None, Any]:
     if isinstance(program, str) and "\n" in program:
         return None, program.encode()
     if isinstance(program, (str, os.PathLike)):
-        return os.fspath(program), None
+        return checked_path(program), None
     if not isinstance(program, (bytes, bytearray, memoryview)):
         raise TypeError(f"program: a path, text or bytes are needed, not {type(program).__name__}")
     return None, program
@@ -56,10 +69,14 @@ def _run(what: int, program: Program, output: str | None, *, target: str = "nati
                       _DAEMON[daemon], socket, message, progress, output, run_threads)
 
 
-def check_options(what: str, options: Mapping[str, Any]) -> None:
-    """Are these options of `compile`? For who compiles later."""
-    known = {*inspect.signature(_run, eval_str=False).parameters, "threads"} - {"what", "program", "output",
-                                                                                "run_threads"}
+@functools.lru_cache(maxsize=None)
+def _known() -> frozenset[str]:
+    return frozenset(inspect.signature(_run, eval_str=False).parameters) - {"what", "program", "output", "run_threads"}
+
+
+def check_options(what: str, options: Mapping[str, Any], threads: bool = True) -> None:
+    """Are these options of `compile`, which has `threads`, or of what opens no module?"""
+    known = _known() | {"threads"} if threads else _known()
     unknown = sorted(set(options) - known)
     if unknown:
         raise TypeError(f"{what}: unknown option '{unknown[0]}', known are {', '.join(sorted(known))}")
@@ -68,11 +85,13 @@ def check_options(what: str, options: Mapping[str, Any]) -> None:
 def compile_bytes(program: Program, **options: Any) -> tuple[bytes, dict[str, Any]]:
     """The module file of a program, and how it was got: key, tier ("ram", "disk": a hit; "none", "process": compiled),
     hit, cost_s, total_s. Options are those of `compile`."""
+    check_options("compile_bytes", options, threads=False)
     return _run(0, program, None, **options)
 
 
 def compile_file(program: Program, output: Union[str, os.PathLike[str]], **options: Any) -> dict[str, Any]:
     """The same into a file, whole or not at all."""
+    check_options("compile_file", options, threads=False)
     return _run(2, program, os.fspath(output), **options)[1]
 
 
@@ -99,6 +118,7 @@ def compile(program: Program, *, threads: int = 0, **options: Any) -> Module:
 
     Ctrl-C, and an exception of `message` or `progress`, end it: the daemon stops what nobody else waits for.
     """
+    check_options("compile", options)
     opened, info = _run(3, program, None, run_threads=checked_threads(threads), **options)
     module = Module(None, opened, threads)
     module.compiled = info
@@ -113,4 +133,5 @@ def compile_onnx(model: Any, **options: Any) -> Module:
 
 def optimize(program: Program, **options: Any) -> str:
     """The program that equality saturation extracts, as text. Options are those of `compile`, without `threads`."""
+    check_options("optimize", options, threads=False)
     return _run(1, program, None, **options)

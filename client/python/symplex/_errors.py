@@ -32,6 +32,10 @@ class LayoutError(InputError):
     """An argument lies where it cannot be used: with gaps, read-only, on a device, or over another one."""
 
 
+class MissingFile(FileNotFoundError, InputError):
+    """The file of a model or of a module is not there."""
+
+
 class UsageError(Error, ValueError):
     """The call is wrong: options that do not go together, a dimension given twice, ..."""
 

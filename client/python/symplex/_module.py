@@ -1,12 +1,14 @@
 """Modules: compiled programs that are called with arrays."""
 from __future__ import annotations
 
+import errno
 import json
 import os
 import weakref
 from typing import Any, Mapping, NamedTuple, Union
 
 from symplex import _c
+from symplex._errors import MissingFile
 
 
 class Tensor(NamedTuple):
@@ -99,9 +101,10 @@ class Module(_c.Module):
     def bind_weights(self, arrays: Mapping[str, Any]) -> None:
         """The same of all weights, by their names; none is bound where one is refused."""
         names = [t.name for t in self.weights]
-        wrong = sorted(set(names) ^ set(arrays))
-        if wrong:
-            raise KeyError(f"weights: {', '.join(wrong)}; the module has {', '.join(names) or 'none'}")
+        for wrong, said in ((set(arrays) - set(names), "the module has none of the name"),
+                            (set(names) - set(arrays), "missing are those of")):
+            if wrong:
+                raise KeyError(f"weights: {said} {', '.join(sorted(wrong))}; it has {', '.join(names) or 'none'}")
         self._bind_weights(tuple(arrays[name] for name in names), None)
 
     def share(self) -> "Module":
@@ -150,11 +153,17 @@ def checked_threads(threads: int) -> int:
     return threads
 
 
+def checked_path(path: Union[str, os.PathLike[str]]) -> str:
+    if not os.path.lexists(path):
+        raise MissingFile(errno.ENOENT, os.strerror(errno.ENOENT), os.fspath(path))
+    return os.fspath(path)
+
+
 def load(module: Union[str, os.PathLike[str], bytes, bytearray, memoryview], *, threads: int = 0) -> Module:
     """Opens a module file, by its path or from its bytes. `threads` 0: as many as the process may use."""
     checked_threads(threads)
     if isinstance(module, (str, os.PathLike)):
-        return Module(os.fspath(module), None, threads)
+        return Module(checked_path(module), None, threads)
     if not isinstance(module, (bytes, bytearray, memoryview)):
         raise TypeError(f"module: a path or bytes are needed, not {type(module).__name__}")
     return Module(None, module, threads)

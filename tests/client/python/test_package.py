@@ -104,14 +104,34 @@ def test_dimensions_are_learned_from_arguments():
         assert np.array_equal(interval(x[:rows]), whole[:rows]), "a row does not depend on the batch"
     four = several(x[:4], dims={"batch": 4})
     assert four.shape == (4, 10) and np.array_equal(several(x[:1]), four[:1])
-    fails(symplex.InputError, "extent batch has 3; the module serves 1, 4", several, x[:3])
-    fails(symplex.InputError, "extent batch has 65", interval, np.empty((65, 784), np.float32))
+    fails(symplex.ShapeError, "argument 'x': extent batch has 3; the module serves 1, 4", several, x[:3])
+    fails(symplex.ShapeError, "argument 'x': extent batch has 65", interval, np.empty((65, 784), np.float32))
+    fails(symplex.ShapeError, "argument 'x': extent batch has 65", interval.profile, np.empty((65, 784), np.float32))
     fails(symplex.ShapeError, "needed is ('batch', 784), where batch = 2", interval, x[:3], dims={"batch": 2})
     fails(symplex.ShapeError, "its shape is (0, 784)", interval, x[:0])
     fails(TypeError, "dims: the module has no dimension 'rows'", interval, x, dims={"rows": 2})
     fails(TypeError, "dims: a dict", interval, x, dims=3)
     fails(TypeError, "", interval, x, dims={"batch": "four"})
     fails(symplex.ShapeError, "at least 1", interval, x, dims={"batch": 0})
+
+
+def test_calls_that_are_wrong():
+    for wrong, words in (({"batch": "four"}, "dims: batch = 'four'; a whole number is needed"),
+                         ({"batch": 2.0}, "dims: batch = 2.0; a whole"), ({"batch": [1, None]}, "dims: batch = [1, None]"),
+                         ({"batch": (1, 2.5)}, "dims: batch = (1, 2.5)"), (["batch"], "dims: a dict"), (3, "not int")):
+        fails(TypeError, words, symplex.compile, MLP, dims=wrong)
+    for function in symplex.compile, symplex.compile_onnx, symplex.compile_bytes, symplex.optimize:
+        error = fails(TypeError, "unknown option 'dim', known are", function, MLP, dim={"batch": 4})
+        assert "_run" not in str(error) and ("threads" in str(error)) == (function.__name__[7:] in ("", "_onnx")), error
+    fails(TypeError, "compile_file: unknown option 'dim'", symplex.compile_file, MLP, "m.sxm", dim={"batch": 4})
+    for function in symplex.compile, symplex.compile_onnx, symplex.compile_bytes, symplex.load:
+        error = fails(symplex.MissingFile, "No such file or directory: 'none.onnx'", function, "none.onnx")
+        assert isinstance(error, FileNotFoundError) and isinstance(error, symplex.InputError)
+        assert error.filename == "none.onnx" and error.hint == "", error
+    for words, status in (("--help", 0), ("doctor --help", 0), ("", 2), ("doctors", 2)):
+        done = subprocess.run([sys.executable, "-m", "symplex", *words.split()], capture_output=True, text=True,
+                              env=dict(os.environ, PYTHONPATH=str(BUILD / "python")), check=False)
+        assert done.returncode == status and "usage: " in (done.stderr if status else done.stdout), done
 
 
 def test_extents_that_are_products():
@@ -285,7 +305,9 @@ graph "layer" {
     first.bind_weights(sets[0])
     assert np.array_equal(first(x), x @ sets[0]["w"] + sets[0]["b"])
     before = first(x)
-    fails(KeyError, "weights: w; the module has w, b", first.bind_weights, {"b": sets[1]["b"]})
+    fails(KeyError, "weights: missing are those of w; it has w, b", first.bind_weights, {"b": sets[1]["b"]})
+    fails(KeyError, "weights: the module has none of the name v; it has w, b", first.bind_weights,
+          dict(sets[1], v=sets[1]["b"]))
     fails(symplex.ShapeError, "weight 'b'", first.bind_weights, {"w": sets[1]["w"], "b": numbers_of(4)})
     assert np.array_equal(first(x), before), "none is bound where one is refused"
     del first, modules[0]
