@@ -51,6 +51,14 @@ static symplex_code run(symplex_module *module, int64_t batch, float *x, float *
     symplex_code code = symplex_module_choose(module, &dim, 1, error);
     code = code == SYMPLEX_OK ? symplex_module_tensor(module, in, &input, error) : code;
     code = code == SYMPLEX_OK ? symplex_module_tensor(module, out, &output, error) : code;
+    if (code == SYMPLEX_OK && (input.size > sizeof(float) * BATCH_MAX * COLUMNS ||
+                               output.size > sizeof(float) * BATCH_MAX * CLASSES)) {
+        error->name = "USAGE";
+        code = error->code = SYMPLEX_USAGE; /* another model: its tensors have no room in x and y */
+        (void)snprintf(error->text, sizeof(error->text),
+                       "x of %zu bytes and y of %zu, at most %zu and %zu", input.size, output.size,
+                       sizeof(float) * BATCH_MAX * COLUMNS, sizeof(float) * BATCH_MAX * CLASSES);
+    }
     code = code == SYMPLEX_OK ? symplex_module_bind(module, in, x, input.size, error) : code;
     code = code == SYMPLEX_OK ? symplex_module_bind(module, out, y, output.size, error) : code;
     code = code == SYMPLEX_OK ? symplex_module_run(module, error) : code;

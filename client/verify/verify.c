@@ -86,11 +86,13 @@ static sx_code refuse_state(sx_ctx *cx, const sx_module *module)
     for (uint64_t i = 0; i < module->tensor_count; i++) {
         if (module->tensor[i].place == SX_TENSOR_STATE ||
             module->tensor[i].alias != SX_MODULE_NONE) {
-            return SX_FAIL(
-                cx, SX_UNIMPLEMENTED,
-                "tensor %llu is state, or lies in place of an input: its launches cannot "
-                "be run again by themselves",
-                (unsigned long long)i);
+            bool state = module->tensor[i].place == SX_TENSOR_STATE;
+            sx_span name = sx_module_string(module, module->tensor[i].name);
+            return SX_FAIL(cx, SX_UNIMPLEMENTED,
+                           "%s \"%.*s\" %s: its launches cannot be run again by themselves",
+                           state ? "state" : "output", (int)sx_min_i64((int64_t)name.len, 120),
+                           (const char *)name.ptr,
+                           state ? "is kept from run to run" : "lies in place of an input");
         }
     }
     return SX_OK;

@@ -85,6 +85,9 @@ def test_inputs_of_run():
 
 def test_modules_are_named():
     good = (TMP / "good.sxm").read_bytes()
+    (TMP / "state.sx").write_text((ROOT / "tests" / "golden" / "ir" / "state.sx").read_text())
+    sx("compile", "state.sx", "--no-daemon", "-o", "state.sxm")
+    refused("state \"w\" is kept from run to run: its launches", 4, "determinism", "state.sxm")
     for what, made in (("not a module", b"x" + good[1:]), ("header says", good[:20000]),
                        ("checksum differs", good[:5000] + bytes([good[5000] ^ 1]) + good[5001:])):
         (TMP / "bad.sxm").write_bytes(made)

@@ -47,6 +47,11 @@ class Session:
                  gather: Gather | None) -> None:
         if not timeout_s >= 0:
             raise ValueError(f"session: timeout_s is {timeout_s}, needed is 0 or more")
+        for name, value in ("rank", rank), ("world", world):
+            if not hasattr(value, "__index__"):
+                raise TypeError(f"session: {name} is {value!r}, needed is a whole number")
+        if world < 1:
+            raise ValueError(f"session: world is {world}, needed is 1 or more")
         if not 0 <= rank < world:
             raise ValueError(f"session: rank {rank} of {world}, ranks are 0 to {world - 1}")
         self.job, self.rank, self.world, self.timeout_s = job, rank, world, timeout_s

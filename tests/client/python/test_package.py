@@ -128,6 +128,9 @@ def test_calls_that_are_wrong():
         error = fails(symplex.MissingFile, "No such file or directory: 'none.onnx'", function, "none.onnx")
         assert isinstance(error, FileNotFoundError) and isinstance(error, symplex.InputError)
         assert error.filename == "none.onnx" and error.hint == "", error
+    for rank, world, words in (("0", 1, "rank is '0'"), (0, 1.5, "world is 1.5"), (0, None, "world is None")):
+        fails(TypeError, "session: " + words, symplex.session, job="j", rank=rank, world=world)
+    fails(ValueError, "session: world is 0, needed is 1 or more", symplex.session, job="j", rank=0, world=0)
     for words, status in (("--help", 0), ("doctor --help", 0), ("", 2), ("doctors", 2)):
         done = subprocess.run([sys.executable, "-m", "symplex", *words.split()], capture_output=True, text=True,
                               env=dict(os.environ, PYTHONPATH=str(BUILD / "python")), check=False)
