@@ -345,10 +345,15 @@ void sx_block_work_of(const sx_block_problem *p, const sx_block_tiles *t, sx_blo
     double steps = (double)t->steps;
     double m = (double)t->rows * steps, n = (double)t->columns * steps;
     double fetched_rows = fetched_rows_of(p, t);
-    uint32_t threads = sx_block_threads(p->device, t), registers = sx_block_registers(p, t);
+    /* whole numbers, which doubles divide in less time */
+    double warps =
+        (double)t->rows * (double)t->columns / ((double)t->warp_rows * (double)t->warp_columns);
+    uint32_t all = (uint32_t)warps * (sx_block_by_engine(t) ? SX_GROUP_WARPS : 1);
+    uint32_t threads = (all + (sx_block_by_engine(t) ? 1 : 0)) * p->device->lanes;
+    uint32_t registers = sx_block_registers(p, t);
     bool fits = threads <= p->device->block_threads && registers <= p->device->registers;
     *s = (sx_block_work){
-        .warps = (double)(t->rows / t->warp_rows * (t->columns / t->warp_columns)),
+        .warps = warps,
         .stages = sx_whole(p->sum / steps),
         .port = m * left->element * left->port + n * right->element * right->port,
         .issue = m * left->element * left->issue + n * right->element * right->issue,
@@ -526,14 +531,18 @@ double sx_block_cycles(const sx_block_problem *p, const sx_block_tiles *t, const
     return t->walkers > 0 ? walked_cycles(p, t, s, held) : dealt_cycles(p, t, s, held);
 }
 
-double sx_cost_block_cycles(const sx_block_problem *p, const sx_block_tiles *t,
-                            const sx_block_work *s, uint32_t held, double cycles)
+double sx_block_moving_ns(const sx_block_problem *p, const sx_block_tiles *t,
+                          const sx_block_work *s, uint32_t held)
 {
     double most = t->walkers > 0 ? t->walkers : s->blocks;
     double at_once = sx_least(sx_least(s->blocks, most), held * p->device->cores);
-    double moving =
-        sx_device_move_ns(p->device, moved_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
-    double ns = sx_model_overlap(cycles / p->device->ghz, moving);
+    return sx_device_move_ns(p->device,
+                             moved_bytes(p, t, s->row_blocks, s->column_blocks, at_once));
+}
+
+double sx_cost_block_cycles(const sx_block_problem *p, double cycles, double moving_ns)
+{
+    double ns = sx_model_overlap(cycles / p->device->ghz, moving_ns);
     return sx_most(ns, p->floor_ns) + p->device->launch_ns + p->after_ns;
 }
 
@@ -545,7 +554,7 @@ double sx_cost_block(const sx_block_problem *p, const sx_block_tiles *t)
     sx_block_work_of(&of_tiles, t, &work);
     uint32_t held = sx_block_held(&of_tiles, t, &work);
     double cycles = sx_block_cycles(&of_tiles, t, &work, held);
-    return sx_cost_block_cycles(&of_tiles, t, &work, held, cycles);
+    return sx_cost_block_cycles(&of_tiles, cycles, sx_block_moving_ns(&of_tiles, t, &work, held));
 }
 
 /* ---- bounds ---- */
@@ -608,6 +617,14 @@ static double least_results(const sx_block_problem *p, const sx_block_tiles *t,
     return s->each * (double)t->rows * (double)t->columns * each;
 }
 
+/* Cycles of the second level for a stage, with the clusters of the tiles, of which the work knows nothing. */
+static double least_second(const sx_block_problem *p, const sx_block_tiles *t,
+                           const sx_block_work *s)
+{
+    bool shares = t->cluster_rows != 0 || t->cluster_columns != 0;
+    return shares ? second_of(p, t, s->fetched) : s->second;
+}
+
 /* Cycles of the busiest core whose memory is never waited for, where it holds so many blocks: with fewer they take more
  * rounds. */
 static double least_free_cycles(const sx_block_problem *p, const sx_block_tiles *t,
@@ -624,7 +641,7 @@ double sx_cost_block_warp_least(const sx_block_problem *p, const sx_block_tiles 
                                 const sx_block_work *s)
 {
     double units = sx_most(s->compute, s->issue);
-    double all = s->each * sx_most(units, sx_most(s->port, second_of(p, t, s->fetched)));
+    double all = s->each * sx_most(units, sx_most(s->port, least_second(p, t, s)));
     double one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
     double rounds = sx_most(1, s->each / s->held_most);
     double stage = sx_most(all, rounds * one) + rounds * BARRIER_CYCLES;
@@ -634,47 +651,37 @@ double sx_cost_block_warp_least(const sx_block_problem *p, const sx_block_tiles 
     return (ns + p->device->launch_ns + p->after_ns) * ROUNDED;
 }
 
-/* What bounds for any number of stages begin with. `ring`: stages of all rings of a core. `held`: blocks of a core
- * whose rings have two, 0 where there are none. Cycles: `second` of a stage of a block at the second level, with the
- * clusters of the tiles; of the units, `all` for all blocks of a core and `one` for one alone. */
-typedef struct {
-    double ring, held;
-    double second, all, one;
-    double results, moving, free_ns;
-} any_depth;
-
 static double ns_of_least(const sx_block_problem *p, double cycles, double moving)
 {
-    double ns = sx_model_overlap(cycles / p->device->ghz, moving);
-    return (sx_most(ns, p->floor_ns) + p->device->launch_ns + p->after_ns) * ROUNDED;
+    return sx_cost_block_cycles(p, cycles, moving) * ROUNDED;
 }
 
-/* Results as by the faster of threads and slots, as few bytes as with any raster, and from the second level as with
- * the clusters of the tiles, which take no time here. `free_ns`: what it costs if memory is never waited for. */
-static any_depth any_depth_of(const sx_block_problem *p, const sx_block_tiles *t,
-                              const sx_block_work *s)
+double sx_block_moving_least(const sx_block_problem *p, const sx_block_tiles *t,
+                             const sx_block_work *s, uint32_t held)
 {
-    const sx_device *device = p->device;
+    double at_once = sx_least(s->blocks, held * p->device->cores);
+    double bytes = least_bytes(p, t, s->row_blocks, s->column_blocks, at_once);
+    return sx_device_move_ns(p->device, bytes);
+}
+
+void sx_block_any_of(const sx_block_problem *p, const sx_block_tiles *t, const sx_block_work *s,
+                     sx_block_any *d)
+{
     double units = sx_most(s->compute, s->issue);
-    any_depth d = {.ring = (double)(int64_t)(device->shared_bytes / stage_bytes(p, t)),
-                   .second = second_of(p, t, s->fetched),
-                   .results = least_results(p, t, s)};
-    d.held = sx_least(s->held_most, (double)(int64_t)(d.ring / 2));
-    d.all = s->each * sx_most(units, sx_most(s->port, d.second));
-    d.one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
-    if (d.held >= 1) {
-        double at_once = sx_least(s->blocks, d.held * device->cores);
-        double bytes = least_bytes(p, t, s->row_blocks, s->column_blocks, at_once);
-        double cycles = least_free_cycles(p, t, s, d.all, d.one, d.held) + d.results;
-        d.moving = sx_device_move_ns(device, bytes);
-        d.free_ns = ns_of_least(p, cycles, d.moving);
+    *d = (sx_block_any){.ring = (double)(int64_t)(p->device->shared_bytes / stage_bytes(p, t)),
+                        .second = least_second(p, t, s),
+                        .results = least_results(p, t, s)};
+    d->held = sx_least(s->held_most, (double)(int64_t)(d->ring / 2));
+    d->all = s->each * sx_most(units, sx_most(s->port, d->second));
+    d->one = sx_most(units * SX_SCHEDULERS / sx_least(SX_SCHEDULERS, s->warps), s->alone);
+    if (d->held >= 1) {
+        d->free_cycles = least_free_cycles(p, t, s, d->all, d->one, d->held) + d->results;
     }
-    return d;
 }
 
 /* The next fewer blocks that a core holds because of their rings, and the deepest ring with which it does: of rings
  * that let it hold as many the deepest one waits least. False: there are no more. */
-static bool next_depth(any_depth *d, uint32_t *depth)
+static bool next_depth(sx_block_any *d, uint32_t *depth)
 {
     d->held = sx_least(d->held, (double)(int64_t)(d->ring / (*depth + 1)));
     if (*depth >= SX_BLOCK_DEPTH_MAX || d->held < 1) {
@@ -685,32 +692,34 @@ static bool next_depth(any_depth *d, uint32_t *depth)
 }
 
 double sx_cost_block_work_least(const sx_block_problem *p, const sx_block_tiles *t,
-                                const sx_block_work *s, double enough)
+                                const sx_block_work *s, const sx_block_any *any, double enough)
 {
-    any_depth d = any_depth_of(p, t, s);
+    sx_block_any d = *any;
     double cycles = HUGE_VAL;
+    double free_ns = d.held < 1 ? 0 : ns_of_least(p, d.free_cycles, d.moving_ns);
     uint32_t depth = 1;
-    if (d.held < 1 || d.free_ns >= enough) {
-        return d.held < 1 ? 0 : d.free_ns;
+    if (d.held < 1 || free_ns >= enough) {
+        return free_ns;
     }
     while (next_depth(&d, &depth)) {
         double some = least_cycles(p, t, s, d.second, d.all, d.one, d.held, depth);
         cycles = sx_least(cycles, some);
     }
-    return ns_of_least(p, cycles + d.results, d.moving);
+    return ns_of_least(p, cycles + d.results, d.moving_ns);
 }
 
 bool sx_cost_block_may_be(const sx_block_problem *p, const sx_block_tiles *t,
-                          const sx_block_work *s, double dearest)
+                          const sx_block_work *s, const sx_block_any *any, double dearest)
 {
-    any_depth d = any_depth_of(p, t, s);
+    sx_block_any d = *any;
     sx_block_tiles deepest = *t;
     SX_ASSERT(!sx_block_by_engine(t) && t->stores == 0 && t->walkers == 0);
     deepest.depth = 1;
     deepest.cluster_rows = deepest.cluster_columns = 0;
     bool may = false;
-    while (!may && d.held >= 1 && d.free_ns < dearest && next_depth(&d, &deepest.depth)) {
-        may = ns_of_least(p, dealt_cycles(p, &deepest, s, d.held), d.moving) < dearest;
+    bool is_free = d.held >= 1 && ns_of_least(p, d.free_cycles, d.moving_ns) < dearest;
+    while (is_free && !may && next_depth(&d, &deepest.depth)) {
+        may = ns_of_least(p, dealt_cycles(p, &deepest, s, d.held), d.moving_ns) < dearest;
     }
     return may;
 }

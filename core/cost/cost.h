@@ -25,6 +25,14 @@ double sx_cost_pack(const sx_device *device, const sx_analysis *analysis,
 void sx_cost_contractions(const sx_device *device, const sx_analysis *analysis,
                           const sx_contraction_tiles *tiles, const int64_t *tile_columns,
                           uint32_t count, bool rhs_constant, double *ns);
+/* Where grid points are warps: what of the rows of register blocks these prices depend on, if grid points have so many
+ * columns at least. With equal ones, tiles that differ in the rows of their blocks alone cost the same. */
+typedef struct {
+    double strips, height, held;
+} sx_contraction_rows;
+void sx_cost_contraction_rows(const sx_device *device, const sx_analysis *analysis,
+                              const sx_contraction_tiles *tiles, int64_t columns,
+                              sx_contraction_rows *rows);
 /* No contraction with these register blocks, whatever its tiles, costs less. */
 double sx_cost_block_bound(const sx_device *device, const sx_analysis *analysis,
                            const sx_contraction_tiles *tiles, bool rhs_constant);
@@ -124,23 +132,41 @@ void sx_block_work_any(const sx_block_problem *of_tiles, const sx_block_tiles *t
 /* sx_block_resident. */
 uint32_t sx_block_held(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                        const sx_block_work *work);
+/* How long memory takes where cores hold `held` blocks, with the raster of the tiles; no longer than with any raster up
+ * to theirs, be it one that divides the rows of blocks or not. */
+double sx_block_moving_ns(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                          const sx_block_work *work, uint32_t held);
+double sx_block_moving_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                             const sx_block_work *work, uint32_t held);
+/* What bounds for any number of stages begin with. Results are those by the faster of threads and slots; clusters of
+ * the tiles take no time. */
+typedef struct {
+    double ring; /* stages of all rings of a core */
+    double held; /* blocks of a core whose rings have two stages; 0: there are none */
+    /* Cycles: of a stage of a block at the second level; of the units, for all blocks of a core and for one alone; of
+     * all results; and of all if memory is never waited for. */
+    double second, all, one, results, free_cycles;
+    double moving_ns; /* of memory with `held` blocks, at least: who asks for a bound sets it */
+} sx_block_any;
+void sx_block_any_of(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
+                     const sx_block_work *work, sx_block_any *any);
 /* None of these costs less. From `enough` on a bound is as good as any other: one that takes less time is given then.
  * HUGE_VAL: none is. */
 double sx_cost_block_work_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
-                                const sx_block_work *work, double enough);
+                                const sx_block_work *work, const sx_block_any *any, double enough);
 /* May one of these cost less than `dearest`, where threads copy? The bound is closer to the prices, for the work of
  * the tiles alone. */
 bool sx_cost_block_may_be(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
-                          const sx_block_work *work, double dearest);
+                          const sx_block_work *work, const sx_block_any *any, double dearest);
 /* Nor does one with fewer steps in a stage. It takes less time to find, and is further from the prices. `work` holds
  * one block at least. */
 double sx_cost_block_warp_least(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                                 const sx_block_work *work);
-/* Cycles of the busiest core where cores hold `held` blocks, for any raster; the price with the one of the tiles. */
+/* Cycles of the busiest core where cores hold `held` blocks, for any raster; the price with so many where memory takes
+ * so long. */
 double sx_block_cycles(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
                        const sx_block_work *work, uint32_t held);
-double sx_cost_block_cycles(const sx_block_problem *of_tiles, const sx_block_tiles *tiles,
-                            const sx_block_work *work, uint32_t held, double cycles);
+double sx_cost_block_cycles(const sx_block_problem *of_tiles, double cycles, double moving_ns);
 
 typedef struct {
     sx_dtype arithmetic; /* the type that most of it is computed in */

@@ -229,8 +229,8 @@ uint32_t sx_device_resident_blocks(const sx_device *device, uint32_t threads, ui
     uint32_t step = device->register_step;
     SX_ASSERT(step > 0 && threads > 0);
     uint32_t taken = (registers + step - 1) / step * step * threads;
-    if (registers > sx_device_thread_registers(device, threads) ||
-        shared_bytes > device->shared_block_bytes) {
+    if (threads > device->block_threads || registers > device->registers ||
+        taken > device->register_file || shared_bytes > device->shared_block_bytes) {
         return 0;
     }
     uint32_t blocks = device->core_blocks;

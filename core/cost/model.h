@@ -65,6 +65,9 @@ typedef struct {
      * block, and of a warp that waits for what it loads. */
     double held, step, latency;
 } sx_model_warps;
+/* Warps with these register blocks that a core holds at once. */
+double sx_model_resident_warps(const sx_device *device, const sx_contraction_tiles *tiles,
+                               uint32_t lane_bytes);
 void sx_model_warps_begin(const sx_device *device, const sx_analysis *a, sx_model_warps *w);
 double sx_model_warps_ns(const sx_device *device, const sx_analysis *a, const sx_model_warps *w,
                          double column_tiles);

@@ -154,6 +154,21 @@ static double pack_ns(const sx_device *device, const sx_analysis *a, double widt
     return device->launch_ns + fmax(copying, moving);
 }
 
+/* A core holds no more warps than it has points. */
+void sx_cost_contraction_rows(const sx_device *device, const sx_analysis *a,
+                              const sx_contraction_tiles *t, int64_t columns,
+                              sx_contraction_rows *rows)
+{
+    double m = (double)a->extent[SX_ROLE_ROW], n = (double)a->extent[SX_ROLE_COLUMN];
+    double row_tiles = sx_whole(m / (double)t->tile_rows);
+    double points = (double)a->extent[SX_ROLE_BATCH] * row_tiles * sx_whole(n / (double)columns);
+    SX_ASSERT(sx_model_has_warps(device) && columns > 0);
+    rows->strips = sx_whole(m / row_tiles / t->block_rows);
+    rows->height = m / row_tiles / rows->strips;
+    rows->held = sx_least(sx_model_resident_warps(device, t, a->lane_bytes),
+                          sx_whole(points / device->cores));
+}
+
 void sx_cost_contractions(const sx_device *device, const sx_analysis *a,
                           const sx_contraction_tiles *t, const int64_t *tile_columns,
                           uint32_t count, bool rhs_constant, double *ns)

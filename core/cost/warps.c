@@ -16,9 +16,8 @@
 
 /* ---- contractions ---- */
 
-/* Warps that a core holds at once. */
-static double resident_warps(const sx_device *device, const sx_contraction_tiles *t,
-                             uint32_t lane_bytes)
+double sx_model_resident_warps(const sx_device *device, const sx_contraction_tiles *t,
+                               uint32_t lane_bytes)
 {
     uint32_t words = lane_bytes / 4;
     uint32_t registers = (t->block_rows * t->block_vectors + t->block_vectors + 1) * words;
@@ -51,7 +50,7 @@ static double together(double count, double turns, double step, double unroll, d
 void sx_model_warps_begin(const sx_device *device, const sx_analysis *a, sx_model_warps *w)
 {
     const sx_contraction_tiles *t = w->tiles;
-    w->held = resident_warps(device, t, a->lane_bytes);
+    w->held = sx_model_resident_warps(device, t, a->lane_bytes);
     w->step = step_cycles(device, a, t, w->height);
     w->latency = (double)device->l2_latency + (double)device->fma_latency * t->unroll;
 }

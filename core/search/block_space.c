@@ -23,6 +23,7 @@ static const uint32_t depths[] = {2, 3, 4, 6, 8};
 static const uint32_t raster_of[] = {4, 8, 16};
 /* How often the bytes of a row of a stage are halved, and one. */
 #define STEPS_MAX 3
+#define MOVES 32 /* blocks of a core for which it is kept what memory takes */
 /* Points of the space for each tile of a block, and of a warp, about. */
 #define INSIDE_WARP (3 * SX_COUNT(depths))
 #define INSIDE_BLOCK (SX_COUNT(matrix_warp_rows) * SX_COUNT(matrix_warp_columns) * INSIDE_WARP)
@@ -42,6 +43,12 @@ typedef struct {
     sx_block_tiles t;
     sx_block_problem of_tiles; /* of `t`: with slices apart or in turn */
     sx_block_work work;        /* of `t`, for any stages, slots and rows visited together */
+    /* How long memory takes for blocks of these rows and columns in the best order, by how many a core holds; `moves`:
+     * those that were asked for, a set of 1 << held. */
+    double moving_ns[MOVES];
+    uint32_t moves;
+    uint32_t raster[SX_COUNT(raster_of)],
+        raster_count; /* orders that these blocks can have, where `moves` is not 0 */
 } blocks;
 
 /* The stride of an argument along a dimension of the space; 0: none, or one that is not known. */
@@ -114,6 +121,7 @@ static void set_block(blocks *b, int64_t rows, int64_t columns)
 {
     b->t.rows = rows;
     b->t.columns = columns;
+    b->moves = 0;
     b->cluster[0] = b->cluster[1] = false;
     for (uint32_t i = 0; i < 2 && b->clusters; i++) {
         sx_block_tiles t = b->t;
@@ -122,7 +130,8 @@ static void set_block(blocks *b, int64_t rows, int64_t columns)
     }
 }
 
-/* The tiles as bounds want them: with the most rows of blocks that may be visited together, and all clusters. */
+/* The tiles as bounds of blocks want them: with the most rows of blocks that may be visited together, and all
+ * clusters. */
 static sx_block_tiles any_order(const blocks *b)
 {
     sx_block_tiles any = b->t;
@@ -132,24 +141,77 @@ static sx_block_tiles any_order(const blocks *b)
     return any;
 }
 
-/* With the rows of blocks that are best visited together: the fewest of equal ones. */
+/* Sets how many rows of blocks may be visited together; 0, one after the other, is not among them. */
+static void find_rasters(blocks *b)
+{
+    sx_block_tiles t = b->t;
+    bool ordered = is_ordered(b) && sx_block_needs_raster(&b->of_tiles);
+    b->raster_count = 0;
+    for (uint32_t i = 0; ordered && i < SX_COUNT(raster_of); i++) {
+        t.raster = raster_of[i];
+        if (sx_block_has_raster(&b->of_tiles, &t)) {
+            b->raster[b->raster_count++] = raster_of[i];
+        }
+    }
+}
+
+/* How long memory takes with the rows of blocks that are best visited together. */
+static double least_moving(blocks *b, const sx_block_work *work, uint32_t held)
+{
+    if (held < MOVES && (b->moves >> held & 1) != 0) {
+        return b->moving_ns[held];
+    }
+    if (b->moves == 0) { /* of these rows and columns nothing was asked for yet */
+        find_rasters(b);
+    }
+    sx_block_tiles t = b->t;
+    t.raster = 0;
+    double once = sx_device_move_ns(b->space->device, b->of_tiles.bytes);
+    double least = sx_block_moving_ns(&b->of_tiles, &t, work, held);
+    for (uint32_t i = 0; i < b->raster_count && least > once; i++) {
+        t.raster = b->raster[i];
+        double ns = sx_block_moving_ns(&b->of_tiles, &t, work, held);
+        least = ns < least ? ns : least;
+    }
+    if (held < MOVES) {
+        b->moving_ns[held] = least;
+        b->moves |= 1u << held;
+    }
+    return least;
+}
+
+/* The tiles as other bounds want them: with all clusters; in `copy`, if there are any. */
+static const sx_block_tiles *any_cluster(const blocks *b, sx_block_tiles *copy)
+{
+    if (!b->clusters) {
+        return &b->t;
+    }
+    *copy = any_order(b);
+    return copy;
+}
+
+/* What bounds for any number of stages begin with. */
+static sx_block_any any_depth(blocks *b, const sx_block_tiles *any, const sx_block_work *work)
+{
+    sx_block_any of;
+    sx_block_any_of(&b->of_tiles, any, work, &of);
+    of.moving_ns = of.held >= 1 ? least_moving(b, work, (uint32_t)of.held) : 0;
+    return of;
+}
+
+/* With the rows of blocks that are best visited together: the fewest of equal ones. They are looked for where somebody
+ * asks for them. */
 static double price_raster(blocks *b, const sx_block_work *work, uint32_t held)
 {
     double cycles = sx_block_cycles(&b->of_tiles, &b->t, work, held);
+    double least = sx_cost_block_cycles(&b->of_tiles, cycles, least_moving(b, work, held));
     b->t.raster = 0;
-    double least = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
-    uint32_t best = 0;
-    bool ordered = is_ordered(b) && sx_block_needs_raster(&b->of_tiles);
-    for (uint32_t i = 0; ordered && i < SX_COUNT(raster_of); i++) {
-        b->t.raster = raster_of[i];
-        if (!sx_block_has_raster(&b->of_tiles, &b->t)) {
-            continue;
-        }
-        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
-        best = ns < least ? raster_of[i] : best;
-        least = ns < least ? ns : least;
+    bool asked = sx_block_by_engine(&b->t) || sx_search_wants(b->space, least);
+    for (uint32_t i = 0; asked && i <= b->raster_count; i++) {
+        b->t.raster = i > 0 ? b->raster[i - 1] : 0;
+        double moving_ns = sx_block_moving_ns(&b->of_tiles, &b->t, work, held);
+        asked = sx_cost_block_cycles(&b->of_tiles, cycles, moving_ns) > least;
     }
-    b->t.raster = best;
     return least;
 }
 
@@ -171,7 +233,8 @@ static sx_code price_walk(blocks *b, const sx_block_work *work, uint32_t held, d
     b->t.walkers = b->space->a->steady || held > 1 ? 0 : sx_block_walkers(b->problem, &b->t);
     if (b->t.walkers > 0) {
         double cycles = sx_block_cycles(&b->of_tiles, &b->t, work, held);
-        double ns = sx_cost_block_cycles(&b->of_tiles, &b->t, work, held, cycles);
+        double moving_ns = sx_block_moving_ns(&b->of_tiles, &b->t, work, held);
+        double ns = sx_cost_block_cycles(&b->of_tiles, cycles, moving_ns);
         SX_TRY(ns < *least ? keep_block(b, ns) : SX_OK);
         *least = ns < *least ? ns : *least;
         b->t.walkers = 0;
@@ -236,11 +299,14 @@ static sx_code price_depths(blocks *b)
     if (b->space->held_max != 0 && b->t.warp_rows * b->t.warp_columns > b->space->held_max) {
         return sx_search_drop(b->space, &result->dropped_resources, (uint32_t)SX_COUNT(depths));
     }
-    sx_block_tiles any = any_order(b);
+    sx_block_tiles copy;
+    const sx_block_tiles *any = any_cluster(b, &copy);
+    const sx_block_any least = any_depth(b, any, &b->work);
     double dearest = sx_search_dearest(b->space);
-    bool may = sx_block_by_engine(&any)
-                   ? sx_cost_block_work_least(&b->of_tiles, &any, &b->work, dearest) < dearest
-                   : sx_cost_block_may_be(&b->of_tiles, &any, &b->work, dearest);
+    bool may =
+        sx_block_by_engine(any)
+            ? sx_cost_block_work_least(&b->of_tiles, any, &b->work, &least, dearest) < dearest
+            : sx_cost_block_may_be(&b->of_tiles, any, &b->work, &least, dearest);
     if (!may) {
         return sx_search_drop(b->space, &result->dropped_bound, (uint32_t)SX_COUNT(depths));
     }
@@ -269,10 +335,11 @@ static sx_code price_depths(blocks *b)
 static sx_code drop_warp(blocks *b, bool *dropped)
 {
     sx_search_result *result = b->space->result;
-    sx_block_tiles any = any_order(b);
+    sx_block_tiles copy;
+    const sx_block_tiles *any = any_cluster(b, &copy);
     bool fits = b->work.held_most > 0;
     *dropped =
-        !fits || !sx_search_wants(b->space, sx_cost_block_warp_least(&b->of_tiles, &any, &b->work));
+        !fits || !sx_search_wants(b->space, sx_cost_block_warp_least(&b->of_tiles, any, &b->work));
     uint32_t *phase = fits ? &result->dropped_bound : &result->dropped_resources;
     return *dropped ? sx_search_drop(b->space, phase, (uint32_t)INSIDE_WARP) : SX_OK;
 }
@@ -307,18 +374,21 @@ static bool wants_steps(const blocks *b)
 /* What any warps cost with each number of steps, at least. */
 static void bound_steps(blocks *b)
 {
-    sx_block_tiles any = any_order(b);
+    sx_block_tiles any = b->t;
     double enough = sx_search_dearest(b->space);
     any.steps = b->steps_most;
     sx_block_work work;
+    SX_ASSERT(!b->clusters);
     for (uint32_t i = 0; i < b->steps_count; i++) {
         if (i > 0 && b->matrix != NULL) {
             sx_block_work_halve(&b->of_tiles, &any, &work);
         } else {
             sx_block_work_any(&b->of_tiles, &any, &work);
         }
+        const sx_block_any least = any_depth(b, &any, &work);
         b->steps_least[i] =
-            work.held_most > 0 ? sx_cost_block_work_least(&b->of_tiles, &any, &work, enough) : 0;
+            work.held_most > 0 ? sx_cost_block_work_least(&b->of_tiles, &any, &work, &least, enough)
+                               : 0;
         any.steps /= 2;
     }
 }
@@ -330,6 +400,10 @@ static sx_code price_steps(blocks *b)
         return sx_search_drop(b->space, &b->space->result->dropped_bound, (uint32_t)INSIDE_WARP);
     }
     bool dropped;
+    if (sx_block_registers(&b->of_tiles, &b->t) > b->space->device->registers) {
+        return sx_search_drop(b->space, &b->space->result->dropped_resources,
+                              (uint32_t)INSIDE_WARP);
+    }
     sx_block_work_of(&b->of_tiles, &b->t, &b->work);
     SX_TRY(drop_warp(b, &dropped));
     for (uint32_t i = 0; i < b->steps_count && !dropped; i++) {
@@ -353,8 +427,9 @@ static uint32_t *warp_phase(const blocks *b)
     if (t->warp_rows > t->rows || t->warp_columns > t->columns) {
         return &result->dropped_alignment;
     }
-    int64_t down = t->rows / t->warp_rows, across = t->columns / t->warp_columns;
-    return down * across > WARPS_MAX ? &result->dropped_resources : NULL;
+    /* all of them are powers of two, and products take less time than quotients */
+    bool many = t->rows * t->columns > WARPS_MAX * t->warp_rows * t->warp_columns;
+    return many ? &result->dropped_resources : NULL;
 }
 
 static sx_code price_warp(blocks *b)
@@ -530,14 +605,33 @@ static sx_code order_blocks(blocks *b, tile *order, uint32_t *count)
     return SX_OK;
 }
 
-static sx_code price_blocks(blocks *b)
-{
-    b->crowded = !can_launch(b, block_rows[SX_COUNT(block_rows) - 1],
-                             block_columns[SX_COUNT(block_columns) - 1]);
+/* Blocks on one side of a product, with their slices in turn or apart; whatever their tiles are. */
+typedef struct {
+    blocks b;
     tile order[SX_COUNT(block_rows) * SX_COUNT(block_columns)];
     uint32_t count;
-    find_steps(b);
-    SX_TRY(order_blocks(b, order, &count));
+    bool priced;
+} part;
+#define PARTS_MAX 4
+typedef struct {
+    part part[PARTS_MAX];
+    uint32_t count;
+} parts;
+
+static sx_code put_part(parts *all, const blocks *b)
+{
+    SX_ASSERT(all->count < PARTS_MAX);
+    part *p = &all->part[all->count++];
+    p->b = *b;
+    p->priced = false;
+    p->b.crowded = !can_launch(b, block_rows[SX_COUNT(block_rows) - 1],
+                               block_columns[SX_COUNT(block_columns) - 1]);
+    find_steps(&p->b);
+    return order_blocks(&p->b, p->order, &p->count);
+}
+
+static sx_code price_blocks(blocks *b, const tile *order, uint32_t count)
+{
     for (uint32_t i = 0; i < count; i++) {
         set_block(b, order[i].rows, order[i].columns);
         if (!sx_search_wants(b->space, order[i].least_ns)) { /* nor any that follows */
@@ -555,17 +649,37 @@ static sx_code price_blocks(blocks *b)
     return SX_OK;
 }
 
+/* All parts, the one first that may be cheapest: what it costs drops most of the others. */
+static sx_code price_parts(parts *all)
+{
+    for (uint32_t n = 0; n < all->count; n++) {
+        uint32_t next = 0;
+        double least = HUGE_VAL;
+        for (uint32_t i = 0; i < all->count; i++) {
+            const part *p = &all->part[i];
+            double own = p->count > 0 ? p->order[0].least_ns : HUGE_VAL;
+            bool sooner = !p->priced && (all->part[next].priced || own < least);
+            next = sooner ? i : next;
+            least = sooner ? own : least;
+        }
+        part *p = &all->part[next];
+        p->priced = true;
+        SX_TRY(price_blocks(&p->b, p->order, p->count));
+    }
+    return SX_OK;
+}
+
+/* Prices blocks of one side of the product, or leaves them in `all`. */
 static sx_code search_side(sx_search_space *space, const sx_matrix_instruction *matrix,
-                           bool swapped)
+                           bool swapped, sx_block_problem *problem, parts *all)
 {
     const sx_analysis *a = space->a;
-    sx_block_problem problem;
     SX_ASSERT(sx_search_takes_blocks(a));
-    sx_block_problem_of(space->device, a, &problem);
+    sx_block_problem_of(space->device, a, problem);
     int64_t left = sx_dtype_bytes(a->input[a->lhs].dtype);
     int64_t right = sx_dtype_bytes(a->input[a->rhs].dtype);
     blocks b = {.space = space,
-                .problem = &problem,
+                .problem = problem,
                 .matrix = matrix,
                 .element = sx_max_i64(left, right),
                 .t = {.left = a->lhs, .right = a->rhs, .swapped = swapped}};
@@ -589,14 +703,14 @@ static sx_code search_side(sx_search_space *space, const sx_matrix_instruction *
             (long long)a->extent[SX_ROLE_BATCH], (long long)a->extent[SX_ROLE_ROW],
             (long long)a->extent[SX_ROLE_COLUMN], SX_GRID_X_MAX);
     }
-    sx_block_problem_of_tiles(&problem, &b.t, &b.of_tiles);
-    SX_TRY(engine ? price_groups(&b) : price_blocks(&b));
+    sx_block_problem_of_tiles(problem, &b.t, &b.of_tiles);
+    SX_TRY(engine ? price_groups(&b) : put_part(all, &b));
     b.t.apart = b.t.slice != 0 && sx_slices_apart(a) && (!engine || leaves_cores(&b));
     if (!b.t.apart) {
         return SX_OK;
     }
-    sx_block_problem_of_tiles(&problem, &b.t, &b.of_tiles);
-    return engine ? price_groups(&b) : price_blocks(&b);
+    sx_block_problem_of_tiles(problem, &b.t, &b.of_tiles);
+    return engine ? price_groups(&b) : put_part(all, &b);
 }
 
 /* Few rows do not fill the side of a matrix instruction on which they stand; the columns do, and the rows then stand on
@@ -610,13 +724,19 @@ static bool may_swap(const sx_search_space *space, const sx_matrix_instruction *
 
 sx_code sx_search_blocks(sx_search_space *space, const sx_matrix_instruction *matrix)
 {
-    SX_TRY(space->sides != SX_SIDES_SWAPPED ? search_side(space, matrix, false) : SX_OK);
-    if (space->sides == SX_SIDES_PLAIN || !may_swap(space, matrix)) {
-        return SX_OK;
-    }
-    sx_analysis turned = *space->a;
-    sx_analysis_swap(&turned);
+    sx_block_problem problem[2];
+    parts all;
+    sx_analysis turned;
     sx_search_space other = *space;
-    other.a = &turned;
-    return search_side(&other, matrix, true);
+    all.count = 0;
+    if (space->sides != SX_SIDES_SWAPPED) {
+        SX_TRY(search_side(space, matrix, false, &problem[0], &all));
+    }
+    if (space->sides != SX_SIDES_PLAIN && may_swap(space, matrix)) {
+        turned = *space->a;
+        sx_analysis_swap(&turned);
+        other.a = &turned;
+        SX_TRY(search_side(&other, matrix, true, &problem[1], &all));
+    }
+    return price_parts(&all);
 }

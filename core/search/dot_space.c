@@ -1,5 +1,7 @@
 /* dot_space.c - the schedules of a contraction: register blocks, tiles of a grid point, unrolling, panels.
  * What a phase drops for a register block, or for its tiles, is dropped with all that would stand inside. */
+#include <string.h>
+
 #include "core/search/space.h"
 
 #define BLOCK_ROWS_MAX 14
@@ -86,8 +88,30 @@ static sx_code price_columns(sx_search_space *space, sx_contraction_tiles t)
     return SX_OK;
 }
 
+/* For each rows of tiles: what the price of the last blocks with as many columns depended on. */
+typedef struct {
+    sx_contraction_rows rows[SX_COUNT(tile_rows)];
+} priced;
+
+/* Where grid points are warps, blocks of many rows cost what others cost that were priced before: of equal ones the
+ * first is taken, so that these cannot be the cheapest. */
+static bool is_priced(const sx_search_space *space, const sx_contraction_tiles *t,
+                      sx_contraction_rows *before)
+{
+    if (space->all || space->result->keep > 1 || space->device->block_threads == 0) {
+        return false;
+    }
+    sx_contraction_rows rows;
+    int64_t width = (int64_t)t->block_vectors * t->lanes;
+    sx_cost_contraction_rows(space->device, space->a, t, width, &rows);
+    bool same =
+        rows.strips == before->strips && rows.height == before->height && rows.held == before->held;
+    *before = rows;
+    return same;
+}
+
 /* All tiles for one block and way of reading. */
-static sx_code price_block(sx_search_space *space, sx_contraction_tiles t)
+static sx_code price_block(sx_search_space *space, sx_contraction_tiles t, priced *before)
 {
     for (uint32_t r = 0; r < SX_COUNT(tile_rows); r++) {
         uint32_t *phase = rows_phase(space, tile_rows[r], t.block_rows);
@@ -96,7 +120,9 @@ static sx_code price_block(sx_search_space *space, sx_contraction_tiles t)
             continue;
         }
         t.tile_rows = sx_max_i64(tile_rows[r], t.block_rows);
-        SX_TRY(price_columns(space, t));
+        SX_TRY(is_priced(space, &t, &before->rows[r])
+                   ? sx_search_drop(space, &space->result->dropped_bound, SX_COUNT(tile_panels))
+                   : price_columns(space, t));
     }
     return SX_OK;
 }
@@ -109,6 +135,8 @@ sx_code sx_search_dot(sx_search_space *space)
     uint32_t inside = SX_COUNT(tile_panels) * SX_COUNT(tile_rows);
     uint32_t unroll = (uint32_t)sx_min_i64(UNROLL_MAX, a->extent[SX_ROLE_SUM]);
     for (uint32_t vectors = BLOCK_VECTORS_MAX; vectors > 0; vectors--) { /* the good ones first */
+        priced before[2];
+        memset(before, 0, sizeof(before)); /* no block has 0 strips */
         for (uint32_t rows = BLOCK_ROWS_MAX; rows > 0; rows--) {
             uint32_t *phase = block_phase(space, rows, vectors);
             if (phase != NULL) {
@@ -126,7 +154,7 @@ sx_code sx_search_dot(sx_search_space *space)
                     SX_TRY(sx_search_drop(space, &space->result->dropped_bound, inside));
                     continue;
                 }
-                SX_TRY(price_block(space, tiles));
+                SX_TRY(price_block(space, tiles, &before[w]));
             }
         }
     }

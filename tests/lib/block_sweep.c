@@ -24,6 +24,16 @@ static double larger(double x, double y)
     return x > y ? x : y;
 }
 
+static sx_block_any any_depth(const sx_block_problem *of_tiles, const sx_block_tiles *any,
+                              const sx_block_work *work)
+{
+    sx_block_any some;
+    sx_block_any_of(of_tiles, any, work, &some);
+    some.moving_ns =
+        some.held >= 1 ? sx_block_moving_least(of_tiles, any, work, (uint32_t)some.held) : 0;
+    return some;
+}
+
 /* The bound of tiles for any stages; HUGE_VAL where it drops one that costs `ns`. */
 static double work_least(const sweep *s, const sx_block_tiles *any, double ns)
 {
@@ -31,9 +41,10 @@ static double work_least(const sweep *s, const sx_block_tiles *any, double ns)
     sx_block_work work;
     sx_block_problem_of_tiles(&s->problem, any, &of_tiles);
     sx_block_work_of(&of_tiles, any, &work);
-    bool may =
-        sx_block_by_engine(any) || sx_cost_block_may_be(&of_tiles, any, &work, ns * (1 + 1e-9));
-    return may ? sx_cost_block_work_least(&of_tiles, any, &work, HUGE_VAL) : HUGE_VAL;
+    const sx_block_any some = any_depth(&of_tiles, any, &work);
+    bool may = sx_block_by_engine(any) ||
+               sx_cost_block_may_be(&of_tiles, any, &work, &some, ns * (1 + 1e-9));
+    return may ? sx_cost_block_work_least(&of_tiles, any, &work, &some, HUGE_VAL) : HUGE_VAL;
 }
 
 /* The bound of all steps of a stage from the most on, and the one of all warps. */
@@ -48,7 +59,8 @@ static double warps_least(const sweep *s, const sx_block_tiles *any)
     double least = sx_cost_block_warp_least(&of_tiles, &most, &work);
     if (!sx_block_by_engine(any)) {
         sx_block_work_any(&of_tiles, any, &work);
-        least = larger(least, sx_cost_block_work_least(&of_tiles, any, &work, HUGE_VAL));
+        const sx_block_any some = any_depth(&of_tiles, any, &work);
+        least = larger(least, sx_cost_block_work_least(&of_tiles, any, &work, &some, HUGE_VAL));
     }
     return least;
 }

@@ -143,7 +143,8 @@ START_TEST(test_rows)
 }
 END_TEST
 
-/* Every reducer of every type of numbers is proven whatever a row ends with; the step of a product of i64 is several instructions. */
+/* Every reducer of every type of numbers is proven whatever a row ends with; the step of a product of i64 is several
+ * instructions. */
 START_TEST(test_ends)
 {
     static const int64_t lengths[] = {7, 33, 64, 200, 255, 4100};
