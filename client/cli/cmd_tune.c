@@ -468,6 +468,25 @@ static uint64_t now_us(void)
     return (uint64_t)now.tv_sec * 1000000 + (uint64_t)now.tv_nsec / 1000;
 }
 
+/* What is measured is one program: each of its symbols has one value. */
+static sx_code check_extents(session *s)
+{
+    const sx_core_request *request = &s->request;
+    sx_span twice = request->interval_count > 0 ? request->interval[0].name : (sx_span){NULL, 0};
+    for (uint32_t i = 0; i < request->binding_count && twice.ptr == NULL; i++) {
+        for (uint32_t k = 0; k < i && twice.ptr == NULL; k++) {
+            if (sx_span_equal(request->binding[i].name, request->binding[k].name)) {
+                twice = request->binding[i].name;
+            }
+        }
+    }
+    return twice.ptr == NULL
+               ? SX_OK
+               : SX_FAIL(s->cli->cx, SX_USAGE,
+                         "--dim %.*s: tune measures one value of it, only compile takes several",
+                         (int)sx_min_i64((int64_t)twice.len, 60), (const char *)twice.ptr);
+}
+
 static sx_code begin(session *s)
 {
     sx_ctx *cx = s->cli->cx;
@@ -480,6 +499,7 @@ static sx_code begin(session *s)
     s->threads = (uint32_t)threads;
     sxc_measured_threads(s->machine, s->threads);
     SX_TRY(sxc_read_request(s->cli, &s->request, &s->options));
+    SX_TRY(check_extents(s));
     s->options.daemon = SXC_MODE_NEVER; /* what is tried is nobody else's */
     s->request.measured = (sx_span){NULL, 0};
     s->entrant = SX_NEW_ARRAY(cx, entrant, SX_SEARCH_KEEP + 2);

@@ -63,8 +63,9 @@ static sx_code take_block(walk *w, size_t bytes, uint32_t *number)
     }
     if (best == NONE) {
         if (bytes > w->how->bytes_max || w->bytes > w->how->bytes_max - bytes) {
-            return SX_FAIL(w->cx, SX_LIMIT, "reference: tensors of more than %zu MiB alive at once",
-                           w->how->bytes_max >> 20);
+            return SX_FAIL(w->cx, SX_LIMIT,
+                           "reference: tensors of more than %zu bytes alive at once",
+                           w->how->bytes_max);
         }
         void *array = w->block;
         SX_TRY(sx_grow(w->cx, &array, &w->block_capacity, w->block_count + 1, sizeof(block)));

@@ -26,6 +26,11 @@ sx_optimize_options sx_optimize_defaults(void)
 sx_code sx_optimize_rules(sx_ctx *cx, const sx_optimize_options *options, bool *enabled)
 {
     SX_ASSERT(options->disabled != NULL || options->disabled_count == 0);
+    if (options->allow_approximate && !options->allow_reassociating) {
+        return SX_FAIL(cx, SX_INPUT,
+                       "exact and approximate exclude each other: one keeps every bit, the other "
+                       "takes rewrites with an error bound");
+    }
     for (uint32_t r = 0; r < SX_RULE_COUNT; r++) {
         sx_rule_class rule_class = sx_rule_class_of(r);
         enabled[r] = rule_class == SX_RULE_EXACT ||

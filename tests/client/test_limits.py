@@ -91,7 +91,7 @@ def test_run_check():
     sx("compile", PROGRAM, "-d", "n=1048576", "-o", out)
     check = ["run", out, "--random", "1", "-n", "1", "--check", "--verify-memory"]
     said = sx(*check, "3M", status=None)
-    assert "tensors of more than 3 MiB alive at once" in said and "--verify-memory SIZE" in said, said
+    assert "tensors of more than 3145728 bytes alive at once" in said and "--verify-memory SIZE" in said, said
     assert "passed: 1048576 elements" in sx(*check, "16M")
     assert "the machine has" in sx(*check, "900T", status=None)
 

@@ -69,6 +69,15 @@ def test_words_that_are_near_none():
     assert "at most 1 argument;" in refused("'more' is one too many", 2, "run", "a.sxm", "more")
 
 
+def test_options_that_do_not_go_together():
+    for dims in ("batch=8,16",), ("batch=1..16",), ("batch=8", "-d", "batch=16"):
+        refused("--dim batch: tune measures one value", 2, "tune", MLP, "--dim", *dims)
+    for command in ("compile", MLP, "--no-daemon", "-d", "batch=2", "-o", "no.sxm"), ("egraph", MLP):
+        refused("exact and approximate exclude each other", 4, *command, "--exact", "--approximate")
+    refused("reference: tensors of more than 1024 bytes alive at once", 4, "run", "good.sxm", "-r", "1", "--check",
+            "--verify-memory", "1K")
+
+
 def test_inputs_of_run():
     array = npy("x.npy", "'<f4'", bytes(4 * 8 * 784))
     run = ["run", "good.sxm", "--input"]
