@@ -1,6 +1,7 @@
 /* Parts that are for some values of a symbol: every field of a case out of its range, alone, is refused by name. */
 #include <string.h>
 
+#include "tests/lib/faults.h"
 #include "tests/lib/gen_module.h"
 #include "tests/lib/test.h"
 
@@ -76,22 +77,7 @@ static sx_code decode(sx_module *module)
     FAULT(sum, (tables.number[3].scale = 1, tables.number[3].offset = INT64_MAX),                 \
           "number 3, (1 value + 9223372036854775807) / 1")                                        \
     FAULT(extents, tables.extents = 3, "case 0: of part 0, which has extents")
-#define FAULT(name, statement, text) \
-    static void fault_##name(void)   \
-    {                                \
-        statement;                   \
-    }
-FAULTS(FAULT)
-#undef FAULT
-static const struct {
-    const char *name;
-    void (*make)(void);
-    const char *text;
-} fault[] = {
-#define FAULT(name, statement, text) {#name, fault_##name, text},
-    FAULTS(FAULT)
-#undef FAULT
-};
+SX_FAULTS(FAULTS)
 
 START_TEST(test_impossible_cases)
 {
@@ -99,8 +85,7 @@ START_TEST(test_impossible_cases)
     ck_sx_ok(&cx, decode(&module));
     fault[_i].make();
     sx_code code = decode(&module);
-    ck_assert_msg(code == SX_CORRUPT && strstr(cx.error.text, fault[_i].text) != NULL, "%s: %s: %s",
-                  fault[_i].name, sx_code_name(code), cx.error.text);
+    sx_fault_refused(&fault[_i], &cx, code);
 }
 END_TEST
 

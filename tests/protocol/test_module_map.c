@@ -1,6 +1,7 @@
 /* What a module says of the copy engine: every field out of its range, alone, is refused by name. */
 #include <string.h>
 
+#include "tests/lib/faults.h"
 #include "tests/lib/gen_boxes.h"
 #include "tests/lib/test.h"
 
@@ -66,22 +67,7 @@ static sx_code decode(sx_module *module)
           "256 threads, on level 89; blocks from level 90 on")                                   \
     FAULT(many, (tables.map[1] = tables.map[2] = tables.map[3] = M, tables.maps = 4),            \
           "map 3: part 0, behind part 0 and 3 maps of its own, at most 3")
-#define FAULT(name, statement, text) \
-    static void fault_##name(void)   \
-    {                                \
-        statement;                   \
-    }
-FAULTS(FAULT)
-#undef FAULT
-static const struct {
-    const char *name;
-    void (*make)(void);
-    const char *text;
-} fault[] = {
-#define FAULT(name, statement, text) {#name, fault_##name, text},
-    FAULTS(FAULT)
-#undef FAULT
-};
+SX_FAULTS(FAULTS)
 
 START_TEST(test_impossible_maps)
 {
@@ -89,8 +75,7 @@ START_TEST(test_impossible_maps)
     ck_sx_ok(&cx, decode(&module));
     fault[_i].make();
     sx_code code = decode(&module);
-    ck_assert_msg(code == SX_CORRUPT && strstr(cx.error.text, fault[_i].text) != NULL, "%s: %s: %s",
-                  fault[_i].name, sx_code_name(code), cx.error.text);
+    sx_fault_refused(&fault[_i], &cx, code);
 }
 END_TEST
 
