@@ -77,7 +77,9 @@ static void add_block(sx_reference *r, sx_online_state *s, uint32_t scores, uint
     if (keys != SX_RANK_MAX) {
         sx_lin lin;
         sx_lin_get(g, start, &lin);
-        sx_lin_add(g, &lin, var, 1);
+        if (count > 1) { /* one key has a number, by which positions are compared at once */
+            sx_lin_add(g, &lin, var, 1);
+        }
         r->position[keys] = sx_form_put(g, &lin);
     }
     r->step = ++r->epoch;

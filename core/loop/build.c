@@ -209,7 +209,7 @@ static bool addr_equal(const sx_addr *a, const sx_addr *b)
 static uint32_t intern_address(sx_loop_builder *b, const sx_addr *addr)
 {
     sx_part *part = b->part;
-    for (uint32_t back = 1; back <= 8 && back <= part->addr_count; back++) {
+    for (uint32_t back = 1; back <= 8 && back <= part->addr_count && !b->apart; back++) {
         if (addr_equal(&part->addr[part->addr_count - back], addr)) {
             return part->addr_count - back;
         }

@@ -198,6 +198,8 @@ typedef struct {
     /* The LOOP items of the open loops, outermost first. */
     uint32_t open[SX_LOOP_VARS_MAX];
     uint32_t open_count;
+    /* Equal addresses have entries of their own: they are equal for some numbers of rows and not for others. */
+    bool apart;
     /* The first failure; what is asked after it does nothing. */
     sx_code code;
 } sx_loop_builder;

@@ -157,11 +157,13 @@ static void turn(sx_lower *l, const sx_keys *o, uint32_t argument, uint32_t dim,
                             o->rows - 1); /* what lanes beyond the rows hold is nothing to them */
             sx_keys_shift(l, o->row, at);
             sx_addr from = sx_lower_arg_address(l, argument);
+            l->b.apart = l->analysis->steady;
             row[r] = outside ? sx_loop_bits(&l->b, 0)
                      : dtype == SX_BOOL /* turned as a byte */
                          ? sx_loop_access(&l->b, SX_LOP_LOAD, SX_MEM_U8, &from, SX_NO_REG,
                                           (uint32_t)count, 0)
                          : sx_lower_load_along(l, argument, (uint32_t)count);
+            l->b.apart = false;
             sx_keys_shift(l, o->row, -at);
         }
         sx_lower_turn(l, row, o->mask);
