@@ -98,9 +98,11 @@ static bool merge_dims(const sx_type *tensor, uint32_t joined, sx_digits *digits
     return true;
 }
 
-/* value = quotient * step + rest, with rest < step where both are of one kind; else quotient 0 */
+/* value = quotient * step + rest, with rest < step where both are of one kind; a product of two symbols by a multiple
+ * of one of them is multiples of the other; else quotient 0 */
 static void divide(sx_dim value, sx_dim step, sx_dim *quotient, sx_dim *rest)
 {
+    sx_dim factor[2];
     SX_ASSERT(step.scale > 0 && value.scale >= 0);
     if (value.scale == 0) {
         *quotient = sx_dim_of(0);
@@ -110,6 +112,11 @@ static void divide(sx_dim value, sx_dim step, sx_dim *quotient, sx_dim *rest)
         *rest = (sx_dim){value.scale % step.scale, value.symbol};
     } else if (step.symbol == value.symbol) {
         *quotient = sx_dim_of(value.scale / step.scale);
+        *rest = (sx_dim){value.scale % step.scale, value.symbol};
+    } else if (sx_dim_factors(value, factor) &&
+               (step.symbol == factor[0].symbol || step.symbol == factor[1].symbol)) {
+        uint32_t other = factor[step.symbol == factor[0].symbol ? 1 : 0].symbol;
+        *quotient = (sx_dim){value.scale / step.scale, other};
         *rest = (sx_dim){value.scale % step.scale, value.symbol};
     } else {
         *quotient = sx_dim_of(0);

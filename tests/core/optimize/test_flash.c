@@ -167,6 +167,33 @@ START_TEST(test_composite)
 }
 END_TEST
 
+/* Several heads of queries share keys and values, and the length has no number: rows and heads of a group are digits of
+ * one position, whose stride is the product of the length and itself. */
+START_TEST(test_groups_of_a_symbol)
+{
+    const sx_graph *in =
+        parse("sx 1\ngraph \"groups\" (batch in [1, 64], seq in [1, 512]) {\n"
+              "%q = parameter {name = \"q\", weight = 0} : f32[batch, 4, seq, 8]\n"
+              "%k = parameter {name = \"k\", weight = 0} : f32[batch, 2, seq, 8]\n"
+              "%v = parameter {name = \"v\", weight = 0} : f32[batch, 2, seq, 8]\n"
+              "%0 = broadcast_in_dim(%k) {dims = [0, 1, 3, 4]} : f32[batch, 2, 2, seq, 8]\n"
+              "%1 = reshape(%0) : f32[batch, 4, seq, 8]\n"
+              "%2 = broadcast_in_dim(%v) {dims = [0, 1, 3, 4]} : f32[batch, 2, 2, seq, 8]\n"
+              "%3 = reshape(%2) : f32[batch, 4, seq, 8]\n"
+              "%y = attention(%q, %1, %3) {scale = 0.35} : f32[batch, 4, seq, 8]\n"
+              "return %y as \"y\"\n}\n");
+    const sx_graph *out = optimize(in, targets[_i], NULL);
+    uint32_t kernels, online;
+    count_kernels(out, &kernels, &online);
+    ck_assert_msg(kernels == 1 && online == 1, "%u kernels, %u online", kernels, online);
+    const sx_binding binding[] = {{SX_SPAN_LITERAL("batch"), 2}, {SX_SPAN_LITERAL("seq"), 13}};
+    sx_graph *bound[2];
+    ck_sx_ok(&cx, sx_graph_bind(&cx, in, binding, 2, &bound[0]));
+    ck_sx_ok(&cx, sx_graph_bind(&cx, out, binding, 2, &bound[1]));
+    ck_assert_double_lt(differ(bound[0], bound[1]), 1e-6); /* 0.35 is rounded to f32 */
+}
+END_TEST
+
 /* Without any one of the steps there is no such kernel. */
 START_TEST(test_every_step_is_needed)
 {
@@ -265,6 +292,7 @@ int main(void)
     tcase_add_checked_fixture(cases, setup, teardown);
     tcase_add_loop_test(cases, test_found, 0, 3 * SX_ATTENTION_COUNT);
     tcase_add_test(cases, test_composite);
+    tcase_add_loop_test(cases, test_groups_of_a_symbol, 0, 3);
     tcase_add_test(cases, test_every_step_is_needed);
     tcase_add_test(cases, test_weights_wanted);
     tcase_add_test(cases, test_keys_in_both);
