@@ -138,7 +138,7 @@ END_TEST
 /* One key is left over of a block of 72, which some rows see and others do not: that is proven, too. */
 START_TEST(test_one_key_left_over)
 {
-    const sx_binding binding[] = {{NAME("batch"), .value = 2}, {NAME("seq"), .value = 145}};
+    const sx_binding binding[] = {{NAME("batch"), .value = 2}, {NAME("seq"), .value = 73}};
     const sx_core_request request = {.ir = sx_span_of(block),
                                      .target = sx_span_of(targets[_i]),
                                      .binding = binding,
@@ -300,7 +300,11 @@ int main(void)
     tcase_set_timeout(causal, 500);
     tcase_add_checked_fixture(causal, setup, teardown);
     tcase_add_loop_test(causal, test_causal_block, 0, 2);
-    tcase_add_loop_test(causal, test_one_key_left_over, 0, 2);
     suite_add_tcase(suite, causal);
+    TCase *key = tcase_create("key");
+    tcase_set_timeout(key, 500);
+    tcase_add_checked_fixture(key, setup, teardown);
+    tcase_add_loop_test(key, test_one_key_left_over, 0, 2);
+    suite_add_tcase(suite, key);
     return sx_test_main(suite);
 }
