@@ -202,6 +202,8 @@ typedef struct {
     bool check; /* run sx_eg_check after every rebuild; Debug builds always do */
     /* Match by modification stamps instead of triggers. That is slower; it is the oracle of the tests. */
     bool stamps;
+    /* Plans of the rules, made before (pattern.h), or NULL. */
+    const struct sx_trigger *plans;
     /* Rules may also rewrite the inside of values that something else reads. The graph then holds more
      * programs and grows much faster. */
     bool open;

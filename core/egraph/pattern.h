@@ -132,5 +132,9 @@ sx_code sx_stamps_run(sx_stamps *stamps, sx_search *search, bool *done);
 /* The plans of the rules that are enabled now. */
 typedef struct sx_trigger sx_trigger;
 sx_code sx_trigger_make(sx_ctx *cx, const sx_eg_ruleset *set, sx_trigger **trigger);
+/* The same from plans that were made before, which are only read, also by several threads at once, and live as
+ * long as what is made of them. NULL, or plans of other rules: they are made anew. */
+sx_code sx_trigger_share(sx_ctx *cx, const sx_trigger *made, const sx_eg_ruleset *set,
+                         sx_trigger **trigger);
 sx_code sx_trigger_run(sx_trigger *trigger, sx_search *search, bool *done);
 #endif

@@ -623,7 +623,7 @@ static sx_code prepare(runner *r)
     }
     r->rebuilt = r->eg->union_count;
     SX_TRY(r->limits->stamps ? sx_stamps_make(cx, &r->stamps)
-                             : sx_trigger_make(cx, r->set, &r->trigger));
+                             : sx_trigger_share(cx, r->limits->plans, r->set, &r->trigger));
     return sx_eg_rebuild(cx, r->eg);
 }
 

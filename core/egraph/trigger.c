@@ -67,6 +67,7 @@ typedef struct {
 struct sx_trigger {
     sx_ctx *cx;
     const sx_eg_ruleset *set;
+    const bool *enabled; /* per rule: has plans */
     at_node *node;
     uint32_t node_count, node_capacity;
     at_report *report;
@@ -322,16 +323,64 @@ sx_code sx_trigger_make(sx_ctx *cx, const sx_eg_ruleset *set, sx_trigger **trigg
     t->first = SX_EG_NONE;
     t->active = SX_NEW_ARRAY(cx, bool, (size_t)set->rule_count + 1);
     t->since = SX_NEW_ARRAY(cx, sx_eg_position, (size_t)set->rule_count + 1);
-    if (t->active == NULL || t->since == NULL) {
+    bool *enabled = SX_NEW_ARRAY(cx, bool, (size_t)set->rule_count + 1);
+    if (t->active == NULL || t->since == NULL || enabled == NULL) {
         return cx->error.code;
     }
+    t->enabled = enabled;
     for (uint32_t r = 0; r < set->rule_count; r++) {
-        for (uint32_t a = 0; set->rule[r].enabled && a < set->rule[r].left->bind_count; a++) {
+        enabled[r] = set->rule[r].enabled;
+        for (uint32_t a = 0; enabled[r] && a < set->rule[r].left->bind_count; a++) {
             SX_TRY(plan(t, r, a));
         }
     }
     *trigger = t;
     return sort_anchors(t);
+}
+
+/* Were these plans made of the rules that are enabled now? */
+static bool is_of(const sx_trigger *made, const sx_eg_ruleset *set)
+{
+    bool same = made->set->rule_count == set->rule_count;
+    for (uint32_t r = 0; same && r < set->rule_count; r++) {
+        const sx_eg_rule *a = &made->set->rule[r];
+        const sx_eg_rule *b = &set->rule[r];
+        same = a->left == b->left && a->right == b->right && made->enabled[r] == b->enabled;
+    }
+    return same;
+}
+
+sx_code sx_trigger_share(sx_ctx *cx, const sx_trigger *made, const sx_eg_ruleset *set,
+                         sx_trigger **trigger)
+{
+    if (made == NULL || !is_of(made, set)) {
+        return sx_trigger_make(cx, set, trigger);
+    }
+    sx_trigger *t = SX_NEW(cx, sx_trigger);
+    if (t == NULL) {
+        return cx->error.code;
+    }
+    SX_ASSERT(made->set != set && made->enabled != NULL);
+    *t = (sx_trigger){.cx = cx,
+                      .set = set,
+                      .enabled = made->enabled,
+                      .node = SX_NEW_ARRAY_UNSET(cx, at_node, (size_t)made->node_count + 1),
+                      .node_count = made->node_count,
+                      .node_capacity = made->node_count,
+                      .report = made->report,
+                      .report_count = made->report_count,
+                      .report_capacity = made->report_count,
+                      .first = made->first,
+                      .active = SX_NEW_ARRAY(cx, bool, (size_t)set->rule_count + 1),
+                      .since = SX_NEW_ARRAY(cx, sx_eg_position, (size_t)set->rule_count + 1)};
+    if (t->node == NULL || t->active == NULL || t->since == NULL) {
+        return cx->error.code;
+    }
+    memcpy(t->node, made->node, made->node_count * sizeof(*t->node));
+    memcpy(t->by_op, made->by_op, sizeof(t->by_op));
+    memcpy(t->by_op_count, made->by_op_count, sizeof(t->by_op_count));
+    *trigger = t;
+    return SX_OK;
 }
 
 /* ---- search ---- */

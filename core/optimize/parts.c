@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "core/base/bits.h"
+#include "core/egraph/pattern.h"
 #include "core/ir/extent.h"
 #include "core/optimize/ahead.h"
 #include "core/optimize/fragments.h"
@@ -524,6 +525,33 @@ static sx_code weigh(divider *d)
     return SX_OK;
 }
 
+/* Plans of the rules, if several parts are going to be searched. */
+static sx_code make_plans(divider *d, const sx_trigger **plans)
+{
+    uint32_t searched = 0;
+    for (uint32_t i = 0; i < d->pieces->count; i++) {
+        searched += d->met == NULL || !d->met[i].met ? 1 : 0;
+    }
+    if (searched < 2 || d->options->limits.rounds == 0 || d->options->limits.stamps) {
+        return SX_OK;
+    }
+    bool enabled[SX_RULE_COUNT];
+    sx_tensors *none = SX_NEW(d->cx, sx_tensors);
+    sx_eg_ruleset *set = SX_NEW(d->cx, sx_eg_ruleset);
+    if (none == NULL || set == NULL) {
+        return d->cx->error.code;
+    }
+    SX_TRY(sx_optimize_rules(d->cx, d->options, enabled));
+    SX_TRY(sx_rules_set(d->cx, none, set));
+    for (uint32_t r = 0; r < set->rule_count; r++) {
+        set->rule[r].enabled = enabled[r];
+    }
+    sx_trigger *made;
+    SX_TRY(sx_trigger_make(d->cx, set, &made));
+    *plans = made;
+    return SX_OK;
+}
+
 static sx_code divide(sx_ctx *cx, const sx_device *device, const sx_optimize_options *options,
                       const sx_pieces *pieces, sx_graph **out, sx_optimize_report *report)
 {
@@ -541,6 +569,9 @@ static sx_code divide(sx_ctx *cx, const sx_device *device, const sx_optimize_opt
     SX_TRY(weigh(&d));
     memset(d.number, 0xff, pieces->count * sizeof(*d.number));
     begin_report(&d);
+    sx_optimize_options planned = *options;
+    SX_TRY(make_plans(&d, &planned.limits.plans));
+    d.options = &planned;
     sx_ahead_init(&d.ahead, cx, device);
     work_ahead(&d);
     sx_code code = optimise_piece(&d, 0, options->extract_fuel, &last);
