@@ -504,6 +504,18 @@ def test_products_of_bytes():
            whole(40, 24, dtype=torch.int8, low=-128, high=128))
 
 
+def test_shifts():
+    """By all numbers of places around those that a number has, negative ones too."""
+    def shifted(x, places):
+        return (x << places, x >> places, x << 2, x >> 3, torch.bitwise_left_shift(x, 1),
+                torch.bitwise_right_shift(-5 if x.dtype != torch.uint8 else 250, places))
+    for dtype in (torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64):
+        ends = torch.iinfo(dtype)
+        x = torch.tensor([0, 1, 7, ends.min, ends.max, ends.max - 11, ends.min + 5], dtype=dtype)
+        places = torch.tensor([0, 1, 5, ends.bits - 1, ends.bits, ends.bits + 8, ends.max, ends.min], dtype=dtype)
+        agrees(shifted, *(v.contiguous() for v in torch.meshgrid(x, places, indexing="ij")))
+
+
 def test_rows_do_not_see_the_batch():
     torch.manual_seed(SEED)
     model = nn.Sequential(nn.Linear(64, 96), nn.LayerNorm(96), nn.GELU(), nn.Linear(96, 40), nn.Softmax(1)).eval()

@@ -153,6 +153,13 @@ static const family families[] = {
      .text = {"%k = parameter {name = \"k\", weight = 0} : i64[] %n = iota {axis = 0} : i64[300] "
               "%b = broadcast_in_dim(%k) {dims = []} : i64[300] "
               "%o = random_bits(%n, %b) : i64[300] " OUT}},
+    {.name = "shifts",
+     .types = 1u << SX_I8 | 1u << SX_U8 | 1u << SX_I16 | 1u << SX_I32 | 1u << SX_I64,
+     .text = {X("[3, 300]") Y("[300]") "%b = broadcast_in_dim(%y) {dims = [1]} : $T[3, 300] "
+                                       "%l = shift_left(%x, %b) : $T[3, 300] "
+                                       "%a = shift_right_arithmetic(%x, %b) : $T[3, 300] "
+                                       "%r = shift_right_logical(%x, %b) : $T[3, 300] "
+                                       "return %l as \"l\", %a as \"a\", %r as \"r\""}},
     {.name = "attention",
      .types = FLOATS,
      .text = {QKV("3", "48", "80", "64", "3") PLAIN("3", "80", "64") ATTEND("", "3", "48", "64"),

@@ -169,7 +169,8 @@ static bool plant_in_item(sx_part *part, fault f, uint32_t at, sx_rng *rng)
     case FAULT_OPERATION: {
         bool pure = op && operands[0] != 'A' && strncmp(operands, "vv", 2) == 0 &&
                     sx_lop_info_of(item->op)->result == 'v';
-        static const sx_lop others[] = {SX_LOP_ADD, SX_LOP_SUB, SX_LOP_MUL, SX_LOP_MAX, SX_LOP_MIN};
+        static const sx_lop others[] = {SX_LOP_ADD, SX_LOP_SUB,  SX_LOP_MUL,  SX_LOP_MAX,
+                                        SX_LOP_MIN, SX_LOP_SHLV, SX_LOP_SHRV, SX_LOP_SARV};
         sx_lop now = others[sx_rng_below(rng, SX_COUNT(others))];
         bool same = item->op == now;
         if (pure) {
@@ -392,7 +393,7 @@ static void try_kernel(sx_ctx *cx, sx_judge *judge, const node *n, const sx_sche
     try_faults(&s);
 }
 
-#define NODES 9
+#define NODES 10
 #define NODE_ATTENTION 8
 static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
 {
@@ -411,6 +412,7 @@ static node node_of(sx_ctx *cx, uint32_t which, sx_rng *rng)
         const int64_t extent[5] = {2, a, c + 60, b % 9 + 1, b % 5 + 1};
         return attention_node(cx, a % 2 == 0, extent);
     }
+    case 9: return shift_node(cx, a, c);
     default: return row_node(cx, SX_OP_LAYER_NORM, a, 3 * c, 1);
     }
 }

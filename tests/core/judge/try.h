@@ -61,6 +61,16 @@ SX_UNUSED static node compare_node(sx_ctx *cx, int64_t a, int64_t b)
     return lift(cx, SX_OP_COMPARE, &attr, x, 2);
 }
 
+/* Bits moved by a number of places for each element, and back by one for each column. */
+SX_UNUSED static node shift_node(sx_ctx *cx, int64_t a, int64_t b)
+{
+    sx_type x[2] = {TYPE(SX_I32, a, b), TYPE(SX_I32, a, b)};
+    sx_attr none = {.present = 0};
+    node n = lift(cx, SX_OP_SHIFT_LEFT, &none, x, 2);
+    n = with_tensor(cx, SX_OP_SHIFT_RIGHT_ARITHMETIC, &n, TYPE(SX_I32, b));
+    return with_tensor(cx, SX_OP_SHIFT_RIGHT_LOGICAL, &n, TYPE(SX_I32, b));
+}
+
 /* Sums of the rows of a turned matrix in batches. */
 SX_UNUSED static node batched_node(sx_ctx *cx, int64_t batch, int64_t m, int64_t k, int64_t n)
 {
