@@ -411,9 +411,11 @@ def test_random_numbers_of_jax():
     keys = jax.random.split(key, 3)
     assert np.array_equal(jax.vmap(jit(drop), (None, 0))(X, keys), jax.vmap(drop, (None, 0))(X, keys))
     assert np.array_equal(jax.grad(lambda x: jit(drop)(x, key).sum())(X), jax.grad(lambda x: drop(x, key).sum())(X))
-    # of many, which are written out
-    many = lambda key: (jax.random.bits(key, (257, 256), jnp.uint32), jax.random.uniform(key, (2, 40000), f32),  # noqa: E731
-                        jax.random.bernoulli(key, f32(0.25), (90000,)))
+
+    def many(key):
+        """So many that the generator is written out."""
+        return (jax.random.bits(key, (257, 256), jnp.uint32), jax.random.uniform(key, (2, 40000), f32),
+                jax.random.bernoulli(key, f32(0.25), (90000,)))
     assert custom_calls(jit(many), key) == (1, False)
     for m, w in zip(jit(many)(key), jax.jit(many)(key), strict=True):
         assert m.dtype == w.dtype and np.array_equal(m, w)
@@ -431,7 +433,8 @@ def test_whole_numbers_without_a_sign():
     same(lambda x, k: (x + x[::-1], x * x, x - 5, x // 3, x % 7, -x, ~x, x ^ 0xFF, x << 3, x >> 5, x << 32, x >> 32,
                        lax.shift_left(x, k), lax.shift_right_logical(x, k), lax.shift_right_arithmetic(x, k),
                        jnp.sort(x), jnp.maximum(x, k), jnp.clip(x, 2, 2**31), x >= k, jnp.argmin(x), x.min(),
-                       lax.dynamic_slice(x, (k[0],), (3,)), lax.dynamic_slice(x, (k[-1],), (3,)), x.astype(jnp.int64), x.sum(dtype=x.dtype), x.max(),
+                       lax.dynamic_slice(x, (k[0],), (3,)), lax.dynamic_slice(x, (k[-1],), (3,)), x.astype(jnp.int64),
+                       x.sum(dtype=x.dtype), x.max(),
                        x < 2**31,
                        jnp.argmax(x), x.astype(jnp.int32), x.astype(jnp.uint8), lax.bitcast_convert_type(x, jnp.int32),
                        lax.bitcast_convert_type((x >> 9) | 0x3F800000, jnp.float32), jnp.pad(x, 1), x[k % 7],
@@ -453,7 +456,8 @@ def test_linear_algebra_is_xlas():
         return (jnp.linalg.solve(a @ a, b) @ b.T).sum()
     a = jnp.asarray(4 * np.eye(5) + np.arange(25).reshape(5, 5) % 3, jnp.float32)
     b = jnp.asarray(np.arange(10).reshape(5, 2) % 4 - 1, jnp.float32)
-    for function, names in (factors, ("cholesky", "triangular_solve")), (solved, ("primitive lu", "custom_linear_solve")):
+    left = (factors, ("cholesky", "triangular_solve")), (solved, ("primitive lu", "custom_linear_solve"))
+    for function, names in left:
         ours = symplex.jax.jit(function, threads=1)
         slope = lambda f: jax.value_and_grad(f, argnums=(0, 1))  # noqa: E731
         made, told = told_by(lambda: [ours(a, b), jax.jit(ours)(a, b), slope(ours)(a, b), jax.jit(slope(ours))(a, b)])

@@ -210,6 +210,6 @@ def _same_words(e: Emitter, eqn: Any, x: Value) -> Value:
     return x
 
 
-UNSIGNED.update({"shift_left", "shift_right_logical", "shift_right_arithmetic", "or", "bitcast_convert_type", "threefry2x32", "iota_2x32_shape",
-                 "random_bits", "random_split", "random_fold_in", "random_seed", "random_wrap", "random_unwrap",
-                 "random_clone"})
+UNSIGNED.update({"shift_left", "shift_right_logical", "shift_right_arithmetic", "or", "bitcast_convert_type",
+                 "threefry2x32", "iota_2x32_shape", "random_bits", "random_split", "random_fold_in", "random_seed",
+                 "random_wrap", "random_unwrap", "random_clone"})
