@@ -459,7 +459,8 @@ static uint32_t shift(sx_loop_builder *b, sx_op op, sx_dtype dtype, uint32_t x, 
         return wrap(b, dtype, bin(b, SX_LOP_SARV, x, places));
     }
     uint32_t none = whole(b, 0);
-    uint32_t sign = blend(b, is_negative(b, x), whole(b, -1), none);
+    uint32_t minus = whole(b, -1);
+    uint32_t sign = blend(b, is_negative(b, x), minus, none);
     uint32_t moved = bin(b, SX_LOP_SHRV, bin(b, SX_LOP_XOR, x, sign), places);
     return wrap(b, dtype, bin(b, SX_LOP_XOR, moved, sign));
 }
