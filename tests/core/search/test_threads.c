@@ -196,6 +196,41 @@ START_TEST(test_read_again)
 }
 END_TEST
 
+/* The cheapest of a product of i32, which has no blocks of threads, is the one of the whole space, although register
+ * blocks that cost the same are priced once. */
+START_TEST(test_products)
+{
+    static const char *const devices[] = {"a100", "h100", "generic-sm80"};
+    static const int64_t extents[][3] = {{512, 768, 3072}, {100, 64, 300}, {37, 500, 130},
+                                         {200, 96, 1000},  {61, 33, 770},  {4096, 256, 4096},
+                                         {9000, 64, 3000}, {17, 300, 40},  {49, 64, 8000}};
+    for (uint32_t k = 0; k < SX_COUNT(extents); k++) {
+        sx_ctx cx;
+        sx_attr fused;
+        sx_analysis a;
+        sx_type result;
+        const sx_device *device;
+        sx_search_result first, all;
+        const int64_t *e = extents[k];
+        sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+        cx.fuel = UINT64_MAX;
+        sx_type x[2] = {shape(SX_I32, 2, e[0], e[1]), shape(SX_I32, 2, e[1], e[2])};
+        sx_attr attr = {.present = sx_op_info_of(SX_OP_DOT_GENERAL)->attrs};
+        attr.lhs_contract = (sx_ints){1, {1}};
+        attr.rhs_contract = (sx_ints){1, {0}};
+        ck_sx_ok(&cx, sx_device_find(&cx, sx_span_of(devices[_i]), &device));
+        ck_sx_ok(&cx, sx_infer_type(&cx, NULL, 0, SX_OP_DOT_GENERAL, &attr, x, 2, &result));
+        ck_sx_ok(&cx, sx_fused_lift(&cx, SX_OP_DOT_GENERAL, &attr, x, 2, &result, &fused));
+        ck_sx_ok(&cx, sx_analysis_make(&cx, &fused, x, 2, &a));
+        ck_sx_ok(&cx, sx_search_first(&cx, &a, device, false, 1, &first));
+        ck_sx_ok(&cx, sx_search_exhaustive(&cx, &a, device, false, 1, &all));
+        ck_assert_msg(first.best[0].cost_ns <= all.best[0].cost_ns, "%s, %u: %g ns, not %g",
+                      devices[_i], k, first.best[0].cost_ns, all.best[0].cost_ns);
+        sx_ctx_fini(&cx);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("search/threads");
@@ -203,6 +238,7 @@ int main(void)
     tcase_add_test(tcase, test_prices);
     tcase_add_test(tcase, test_few_warps);
     tcase_add_test(tcase, test_read_again);
+    tcase_add_loop_test(tcase, test_products, 0, 3);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);
 }
