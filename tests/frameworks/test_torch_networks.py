@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Pieces of networks as users write them: losses of language models with extents that change, masks of padding.
+"""Pieces of networks as users write them: losses of language models with extents that change, masks of padding,
+operators that carry graphs.
 
 Floats are as near to those of the same code in f64 as PyTorch's own are: within 8 times PyTorch's distance from it, or
 64 units in the last place of the largest element, whichever is more. An operation is rounded once by both, in another
@@ -12,11 +13,12 @@ import copy
 import sys
 from unittest import mock
 
-from test_torch import SEED, compiled
+from test_torch import SEED, compiled, warned
 from test_torch_modes import near, wide
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 from torch.utils._pytree import tree_flatten, tree_map
 
 from symplex.torch import _run
@@ -132,6 +134,87 @@ def test_padding():
     for norm_first in (False, True):
         for model, slopes in ((Encoded(norm_first).eval(), False), (Encoded(norm_first).train(), True)):
             Judged(model, slopes).agrees(x, padding)
+
+
+# ---- operators that carry graphs ----
+class Either(nn.Module):
+    """Two layers, of which one is used; `odd` has an operator that PyTorch runs."""
+
+    def __init__(self, odd=False):
+        super().__init__()
+        self.yes, self.no, self.odd = nn.Linear(4, 4), nn.Linear(4, 4), odd
+
+    def forward(self, x):
+        def yes(x):
+            y = torch.relu(self.yes(x))
+            return y, torch.linalg.det(y.T @ y + torch.eye(4)) if self.odd else y.sum()
+
+        def no(x):  # of what is negative this is NaN, with slopes that are, too
+            return torch.tanh(self.no(x)), x.log().sum()
+        return torch.cond(x.sum() < 0, yes, no, (x,))
+
+
+def test_cond():
+    """One branch alone is computed: NaN of the other one is nowhere, neither in slopes."""
+    x = torch.rand(3, 4) + 0.5
+    for slopes in (False, True):
+        with Compiled() as programs:
+            judged = Judged(Either(), slopes)
+            for given in (x, -x):
+                judged.agrees(given.requires_grad_(slopes))
+        assert len(programs.texts) == 1 + slopes and all(" cond(" in text for text in programs.texts), programs.texts
+    judged = Judged(Either(), dynamic=True)
+    for rows in (3, 2):
+        judged.agrees(x[:1].expand(rows, -1).clone())
+    odd = Either(odd=True)
+    with torch.no_grad():
+        made, texts = warned(lambda: compiled(odd, strict=False)(-x))
+        near(made, odd(-x), odd.double()(-x.double()))
+    assert len(texts) == 1 and "torch.cond (aten._linalg_det" in texts[0], texts
+
+
+class Flexible(nn.Module):
+    """Attention with a bias by distance that is learned for each head, whose rows see a window."""
+
+    def __init__(self, window=5, heads=2):
+        super().__init__()
+        self.slope, self.window = nn.Parameter(torch.rand(heads)), window
+
+    def forward(self, q, k, v):
+        def sees(batch, head, i, j):
+            return (i >= j) & (i - j < self.window)
+
+        def score(score, batch, head, i, j):
+            return torch.tanh(score) - self.slope[head] * (i - j).abs() * 0.5
+
+        mask = create_block_mask(sees, None, None, q.shape[-2], k.shape[-2], device="cpu", BLOCK_SIZE=8)
+        made = flex_attention(q, k, v, score_mod=score, block_mask=mask, enable_gqa=True)
+        return made, flex_attention(q, q, q, block_mask=mask), flex_attention(q, k, v, score_mod=score, enable_gqa=True)
+
+
+def test_flex_attention():
+    """Eager PyTorch in f64 is the truth; it has no slopes of this on the processor."""
+    q, k, v = torch.randn(2, 2, 16, 4), torch.randn(2, 1, 16, 4), torch.randn(2, 1, 16, 4)
+    Judged(Flexible(), slopes=False).agrees(q, k, v)
+
+
+@torch.compiler.nested_compile_region
+def turned(x, weight):
+    return torch.tanh(x @ weight)
+
+
+class Repeated(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(4, 4) / 2)
+
+    def forward(self, x):
+        return turned(turned(turned(x, self.weight), self.weight), self.weight)
+
+
+def test_nested_regions():
+    for slopes in (False, True):
+        Judged(Repeated(), slopes).agrees(torch.randn(3, 4))
 
 
 def main():

@@ -473,6 +473,17 @@ def test_state_is_in_the_key():
     misses(within(), within(lambda: mock.patch.object(_key, "_here", return_value=("another processor",))))
 
 
+def test_graphs_in_graphs():
+    """What torch.cond carries is in the key."""
+    x = torch.rand(3, 4)
+
+    def either(factor):
+        return lambda x: torch.cond(x.sum() > 0, lambda x: x * factor, lambda x: x + 1, (x,))
+
+    warm(either(2.0), x)
+    misses(lambda: compiled(either(2.0))(x), lambda: compiled(either(3.0))(x))
+
+
 def test_what_is_never_kept():
     x = torch.randn(4, 4)
     @torch.library.custom_op("sxwarm::twice", mutates_args=())

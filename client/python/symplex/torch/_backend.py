@@ -12,6 +12,7 @@ from torch._functorch.partitioners import min_cut_rematerialization_partition
 
 from symplex._errors import UsageError
 from symplex.torch._composites import COMPOSITES
+from symplex.torch._higher import with_branches, written_out
 from symplex.torch._lower import arguments_of
 from symplex.torch._parts import Built, Options, build
 from symplex.torch._weights import mark_static, mode_of
@@ -67,11 +68,13 @@ def backend(module: fx.GraphModule, inputs: list[Any], *, options: dict[str, Any
     if mode not in (None, "default"):
         raise UsageError(f"torch.compile, mode: {mode!r}, known is 'default'")
     settings = options_of(options)
+    written_out(module)
 
     def make(forward: Callable[[Built], None], backward: Callable[[Built], None]) -> Callable[..., Any]:
         """By AOT autograd; both are told what was built."""
         def compiler(told: Callable[[Built], None], infers: bool, graph: fx.GraphModule,
                      example: list[Any]) -> Callable[..., Any]:
+            with_branches(graph)
             if infers:
                 mark_static([n for n in arguments_of(graph.graph) if n.op != "get_attr"], settings.compiling["freeze"])
             built = build(graph, settings if told is not backward else _of_slopes(settings))

@@ -13,7 +13,7 @@ TYPES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch
          torch.int16: "i16", torch.int8: "i8", torch.uint8: "u8", torch.bool: "bool"}
 _NARROW = ("f16", "bf16", "f8e4m3", "f8e5m2")
 _RANK_MAX = 8
-_OPERANDS_MAX = 64
+OPERANDS_MAX = 64
 
 
 class Unsupported(Exception):
@@ -229,7 +229,7 @@ class Emitter:
 
     def concatenate(self, parts: Sequence[Value], axis: int) -> Value:
         while len(parts) > 1:
-            parts = [self._joined(parts[i:i + _OPERANDS_MAX], axis) for i in range(0, len(parts), _OPERANDS_MAX)]
+            parts = [self._joined(parts[i:i + OPERANDS_MAX], axis) for i in range(0, len(parts), OPERANDS_MAX)]
         return parts[0]
 
     def _joined(self, parts: Sequence[Value], axis: int) -> Value:

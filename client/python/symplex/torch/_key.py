@@ -18,6 +18,7 @@ from torch.fx.node import _get_qualified_name
 
 from symplex import _c
 from symplex.torch._emit import Undescribed
+from symplex.torch._higher import CARRIERS
 
 _FORMAT = 3
 _ATTRIBUTES = (bool, int, str, type(None))
@@ -196,7 +197,15 @@ class _Writer:
                 raise Undescribed(f"{node.name}, a node with annotations")
             if _is_argument(node):
                 continue
-            if node.op in ("call_function", "call_method"):
+            if node.op == "call_function" and node.target in CARRIERS:
+                self.text("carries", node.target.__name__)
+            elif node.op == "get_attr" and isinstance(part := getattr(module, str(node.target), None), fx.GraphModule):
+                self.text("graph", "")
+                outer, self.place = self.place, {}
+                self.graph(part)
+                self.place = outer
+                continue
+            elif node.op in ("call_function", "call_method"):
                 try:
                     check_node_safe(node)
                 except BypassAOTAutogradCache as error:

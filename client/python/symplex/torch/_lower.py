@@ -1,6 +1,7 @@
 """A graph of ATen operators as the text of a program: what is an input, how results lie, and everything between."""
 from __future__ import annotations
 
+import functools
 import inspect
 import operator
 from typing import Any, Callable, NamedTuple, Sequence
@@ -10,9 +11,10 @@ import torch
 from torch import fx
 
 from symplex.torch import _bags, _elements, _index, _order, _places, _reductions, _shapes, _windows  # noqa: F401 rows
-from symplex.torch._emit import Emitter, Unsupported, Value
+from symplex.torch._emit import OPERANDS_MAX, Emitter, Unsupported, Value
 from symplex.torch._fold import folded
 from symplex.torch._graph import is_symbolic, is_tensor
+from symplex.torch._higher import Cond
 from symplex.torch._table import Handler, Type, find, torch_type
 from symplex.torch._weights import is_marked
 
@@ -91,10 +93,47 @@ def _checked(made: Any, types: Any) -> None:
                               f"{kind.dtype}{list(kind.shape)}")
 
 
+def _branch(outer: Emitter, graph: fx.Graph, operands: Sequence[Any], resolve: Resolve) -> tuple[str, list[Value]]:
+    """A graph as a program inside a program: its text, and what it gives."""
+    e, values, given = Emitter(outer), {}, iter(operands)
+    for i, node in enumerate(graph.nodes):
+        if node.op == "output":
+            made = [values.get(x) if isinstance(x, fx.Node) else x for x in node.args[0]]
+            if not all(isinstance(v, Value) for v in made):
+                raise Unsupported("a result that is no tensor")
+            return e.body(made), made
+        if node.op == "get_attr":
+            raise Unsupported(f"{node.target}, a tensor of its own")
+        if node.op != "call_function":
+            x = next(given)
+            values[node] = e.parameter(f"p{i}", x.dtype, x.shape) if isinstance(x, Value) else x
+        elif node.target is operator.getitem:
+            values[node] = values[node.args[0]][node.args[1]]
+        elif is_symbolic(node.meta.get("val")):
+            values[node] = resolve(node.meta["val"])
+        else:
+            values[node] = lower_node(e, node, resolve, values.__getitem__)
+    raise Unsupported("a graph without an end")
+
+
+def _cond(branches: Cond, resolve: Resolve, e: Emitter, types: Any, which: Any, *operands: Any) -> list[Value]:
+    if not isinstance(which, Value):
+        raise Unsupported("a predicate that is no tensor")
+    (yes, made), (no, others) = (_branch(e, g, operands, resolve) for g in branches.graphs)
+    types = [(v.dtype, v.shape) for v in made]
+    if types != [(v.dtype, v.shape) for v in others]:
+        raise Unsupported("branches whose results differ in type or shape")
+    values = [e.reshape(e.convert(which, "bool"), ()), *[x for x in operands if isinstance(x, Value)]]
+    if len(values) > OPERANDS_MAX:
+        raise Unsupported(f"{len(values)} operands, at most {OPERANDS_MAX}")
+    return e.emit_many("cond", values, f"then = {yes}, otherwise = {no}", types)
+
+
 def lower_node(e: Emitter, node: fx.Node, resolve: Resolve, read: Callable[[fx.Node], Any]) -> Any:
     """One operator; Unsupported with its name."""
     try:
-        handler = find(node.target)
+        cond = functools.partial(_cond, node.target, resolve) if isinstance(node.target, Cond) else None
+        handler = cond or find(node.target)
         types = resolved(node.meta["val"], resolve)
         args, keywords = fx.node.map_arg((node.args, node.kwargs), read)
         if _wants(handler):

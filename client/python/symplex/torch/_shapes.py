@@ -19,8 +19,8 @@ def _clone(e: Emitter, out: Type, x: Value, *, memory_format: Any = None) -> Val
 
 
 @handles("_to_copy", "to", "convert_element_type")
-def _to_copy(e: Emitter, out: Type, x: Value, *types: Any, **options: Any) -> Value:
-    return e.convert(x, out.dtype)
+def _to_copy(e: Emitter, out: Type, x: Operand, *types: Any, **options: Any) -> Value:
+    return operand(e, x, out.dtype, out.shape)
 
 
 @handles("copy")
