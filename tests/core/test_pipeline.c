@@ -164,6 +164,35 @@ START_TEST(test_copies)
 }
 END_TEST
 
+/* A grid point of pad and reverse walks many rows, however short they are: each point is a call. */
+START_TEST(test_short_rows)
+{
+    static const char text[] =
+        "sx 1 graph \"g\" {\n"
+        "%x = parameter {name = \"x\", weight = 0} : f32[8, 64, 12, 12]\n"
+        "%0 = constant {data = 0} : f32[]\n"
+        "%y = pad(%x, %0) {low = [0, 0, 1, 1], high = [0, 0, 1, 1], interior = [0, 0, 0, 0]} : "
+        "f32[8, 64, 14, 14]\n"
+        "%z = reverse(%x) {dims = [2, 3]} : f32[8, 64, 12, 12]\n"
+        "return %y as \"y\", %z as \"z\" }\n";
+    if (!sx_test_can_run(targets[_i])) {
+        return;
+    }
+    sx_ctx cx;
+    sx_ctx_init(&cx, SX_ARENA_DEFAULT);
+    sx_test_request request = {.text = text, .target = targets[_i]};
+    sxr_program *program = sx_test_run(&cx, &request, 2);
+    const sx_module *module = sxr_module(program);
+    ck_assert_uint_eq(sx_test_kernels(module, SX_MODULE_COPY), 2);
+    for (uint64_t i = 0; i < module->part_count; i++) {
+        const int64_t *grid = module->part[i].grid;
+        ck_assert_int_le(grid[0] * grid[1] * grid[2], 16); /* of 6144 rows, 64 KiB each, about */
+    }
+    sxr_close(program);
+    sx_ctx_fini(&cx);
+}
+END_TEST
+
 typedef struct {
     sx_buf bytes;
     uint8_t *code, *key;
@@ -317,6 +346,7 @@ int main(void)
     tcase_add_loop_test(cases, test_ranks_that_grow, 0, 2);
     tcase_add_loop_test(cases, test_large_space, 0, 2);
     tcase_add_loop_test(cases, test_copies, 0, 2);
+    tcase_add_loop_test(cases, test_short_rows, 0, 2);
     tcase_add_loop_test(cases, test_text_to_code, 0, 2);
     tcase_add_loop_test(cases, test_same_bytes, 0, 2);
     tcase_add_test(cases, test_key_parts);
