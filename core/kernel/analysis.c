@@ -261,7 +261,8 @@ uint32_t sx_schedule_turned_rows(const sx_analysis *a, const sx_schedule *s)
     int64_t rows = sx_schedule_step(s, SX_ROLE_ROW, SX_BIND_GRID, 0);
     int64_t columns = sx_schedule_step(s, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
     bool whole = lanes == WARP_LANES ? rows == lanes && columns == lanes /* a square each */
-                                     : rows % lanes == 0 && columns >= a->view.extent[a->lane];
+                                     : rows % lanes == 0 && (columns % lanes == 0 ||
+                                                             columns >= a->view.extent[a->lane]);
     return whole ? row : SX_NO_DIM;
 }
 

@@ -156,7 +156,7 @@ typedef struct {
     uint32_t count;
     uint32_t mask[SX_TURN_STAGES];
     uint32_t workspace; /* a square of `lanes` rows for each of them */
-    uint32_t rows;      /* of a square, where threads keep it */
+    int64_t columns;    /* of a grid point */
 } turning;
 
 static sx_addr square_address(const sx_lower *l, const turning *t, uint32_t which, int64_t line)
@@ -216,18 +216,20 @@ static void rows_of_square(sx_lower *l, const turning *t, uint32_t rows, uint32_
     sx_lower_move(l);
 }
 
-/* All columns of `rows` rows. */
+/* The columns of a grid point, of `rows` rows. */
 static void band_of_squares(sx_lower *l, const turning *t, uint32_t rows)
 {
     uint32_t d = l->vector_dim;
-    int64_t extent = l->view.extent[d], whole = extent / l->lanes;
-    bool opened = sx_lower_open(l, d, whole, l->lanes);
-    rows_of_square(l, t, rows, l->lanes);
-    sx_lower_close(l, d, opened);
-    if (extent % l->lanes > 0) {
+    int64_t whole = t->columns / l->lanes;
+    if (whole > 0) {
+        bool opened = sx_lower_open(l, d, whole, l->lanes);
+        rows_of_square(l, t, rows, l->lanes);
+        sx_lower_close(l, d, opened);
+    }
+    if (t->columns % l->lanes > 0) {
         int64_t start = l->at[d].constant;
         l->at[d].constant = start + whole * l->lanes;
-        rows_of_square(l, t, rows, (uint32_t)(extent % l->lanes));
+        rows_of_square(l, t, rows, (uint32_t)(t->columns % l->lanes));
         l->at[d].constant = start;
     }
 }
@@ -261,34 +263,18 @@ static turning turning_of(const sx_lower *l, uint32_t row)
     return t;
 }
 
-static sx_code lower_turned(sx_lower *l, uint32_t row)
-{
-    turning t = turning_of(l, row);
-    uint32_t outer[SX_RANK_MAX];
-    uint32_t outer_count = 0;
-    for (uint32_t d = 0; d < row; d++) {
-        outer[outer_count++] = d;
-    }
-    int64_t square = (int64_t)sizeof(float) * l->lanes * l->lanes;
-    t.workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, square * t.count);
-    l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
-    l->self = &t;
-    int64_t rows = sx_schedule_step(l->schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
-    return sx_lower_parts(l, outer, outer_count, 1, row, rows, emit_squares);
-}
-
 /* ---- the same by the threads of a warp: a square is a point of the grid, and its rows stay in registers ---- */
-static void emit_square(sx_lower *l, int64_t columns)
+static void emit_square(sx_lower *l, int64_t rows)
 {
     turning *t = l->self;
     uint32_t line[SX_FUSED_ARGS_MAX][SX_LOOP_LANES_MAX], made[SX_FUSED_RESULTS_MAX];
-    uint32_t d = l->vector_dim, valid = (uint32_t)columns;
+    uint32_t d = l->vector_dim, valid = (uint32_t)t->columns;
     int64_t column = l->at[d].constant, start = l->at[t->row].constant;
     sx_lower_turn_masks(l, t->mask);
     for (uint32_t k = 0; k < t->count; k++) { /* all loads are in flight together */
         for (uint32_t j = 0; j < l->lanes; j++) {
             l->at[d].constant = column + j;
-            line[k][j] = j < valid ? sx_lower_load_raw_along(l, t->argument[k], t->rows)
+            line[k][j] = j < valid ? sx_lower_load_raw_along(l, t->argument[k], (uint32_t)rows)
                                    : sx_loop_bits(&l->b, 0);
         }
         l->at[d].constant = column;
@@ -297,7 +283,7 @@ static void emit_square(sx_lower *l, int64_t columns)
         sx_lower_turn(l, line[k], t->mask);
     }
     l->valid = valid;
-    for (uint32_t r = 0; r < t->rows; r++) {
+    for (int64_t r = 0; r < rows; r++) {
         l->at[t->row].constant = start + r;
         sx_lower_move(l);
         for (uint32_t i = 0; i < l->body->instr_count; i++) {
@@ -319,17 +305,20 @@ static void emit_square(sx_lower *l, int64_t columns)
     sx_lower_move(l);
 }
 
-/* Squares of a dimension: the whole ones, and what is left. */
-static sx_grid_axis squares_along(const sx_lower *l, uint32_t dim, bool rest, int64_t *covered)
+/* Pieces of a dimension: the whole ones, and what is left. */
+static sx_grid_axis pieces_along(const sx_lower *l, uint32_t dim, int64_t piece, bool rest,
+                                 int64_t *covered)
 {
-    int64_t lanes = l->lanes, count = l->view.extent[dim] / lanes;
-    *covered = rest ? l->view.extent[dim] % lanes : lanes;
-    return rest ? (sx_grid_axis){dim, count * lanes, *covered > 0, lanes}
-                : (sx_grid_axis){dim, 0, count, lanes};
+    int64_t count = l->view.extent[dim] / piece;
+    *covered = rest ? l->view.extent[dim] % piece : piece;
+    return rest ? (sx_grid_axis){dim, count * piece, *covered > 0, piece}
+                : (sx_grid_axis){dim, 0, count, piece};
 }
 
-/* The largest dimension in front of the rows has a grid variable, the others are loops around a square. */
-static sx_code put_squares(sx_lower *l, turning *t)
+/* Grid points of so many rows and columns. The largest dimension in front of the rows has a grid variable, the others
+ * are loops around `body`, which gets the rows. */
+static sx_code put_tiles(sx_lower *l, turning *t, int64_t tile_rows, int64_t tile_columns,
+                         sx_lower_body body)
 {
     uint32_t own = SX_NO_DIM;
     for (uint32_t d = 0; d < t->row; d++) {
@@ -337,9 +326,9 @@ static sx_code put_squares(sx_lower *l, turning *t)
     }
     for (uint32_t variant = 0; variant < 4; variant++) {
         sx_part_plan plan = {.own = own};
-        int64_t rows, columns;
-        plan.axis[0] = squares_along(l, t->row, variant / 2 != 0, &rows);
-        plan.axis[1] = squares_along(l, l->vector_dim, variant % 2 != 0, &columns);
+        int64_t rows;
+        plan.axis[0] = pieces_along(l, t->row, tile_rows, variant / 2 != 0, &rows);
+        plan.axis[1] = pieces_along(l, l->vector_dim, tile_columns, variant % 2 != 0, &t->columns);
         if (plan.axis[0].count == 0 || plan.axis[1].count == 0) {
             continue;
         }
@@ -349,18 +338,38 @@ static sx_code put_squares(sx_lower *l, turning *t)
                 plan.trip[plan.loop_count++] = l->view.extent[d];
             }
         }
-        t->rows = (uint32_t)rows;
-        SX_TRY(sx_lower_part(l, &plan, columns, emit_square));
+        SX_TRY(sx_lower_part(l, &plan, rows, body));
     }
     return SX_OK;
 }
 
-static sx_code lower_turned_by_threads(sx_lower *l, uint32_t row)
+/* Whole rows, or tiles of them where that many rows alone would be few grid points. */
+static sx_code put_bands(sx_lower *l, turning *t)
+{
+    int64_t rows = sx_schedule_step(l->schedule, SX_ROLE_ROW, SX_BIND_GRID, 0);
+    int64_t columns = sx_schedule_step(l->schedule, SX_ROLE_COLUMN, SX_BIND_GRID, 0);
+    uint32_t outer[SX_RANK_MAX];
+    t->columns = l->view.extent[l->vector_dim];
+    if (columns < t->columns) {
+        return put_tiles(l, t, rows, columns, emit_squares);
+    }
+    for (uint32_t d = 0; d < t->row; d++) {
+        outer[d] = d;
+    }
+    return sx_lower_parts(l, outer, t->row, 1, t->row, rows, emit_squares);
+}
+
+static sx_code lower_turned(sx_lower *l, uint32_t row)
 {
     turning t = turning_of(l, row);
+    bool threads = l->unit->threads;
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
     l->self = &t;
-    sx_code code = put_squares(l, &t);
+    if (!threads) {
+        int64_t square = (int64_t)sizeof(float) * l->lanes * l->lanes;
+        t.workspace = sx_kernel_add_buffer(l->kernel, SX_BUFFER_WORKSPACE, square * t.count);
+    }
+    sx_code code = threads ? put_tiles(l, &t, l->lanes, l->lanes, emit_square) : put_bands(l, &t);
     l->self = NULL;
     return code;
 }
@@ -381,7 +390,7 @@ sx_code sx_lower_map(sx_lower *l)
     bool whole = l->unit != NULL; /* moves have no unit */
     uint32_t turned = whole ? sx_schedule_turned_rows(l->analysis, schedule) : SX_NO_DIM;
     if (turned != SX_NO_DIM) {
-        return (l->unit->threads ? lower_turned_by_threads : lower_turned)(l, turned);
+        return lower_turned(l, turned);
     }
     l->kernel->numerics = sx_lower_numerics(l, SX_KERNEL_MAP, NULL, 0);
     for (uint32_t d = 0; d < l->view.rank; d++) {

@@ -169,7 +169,10 @@ START_TEST(test_turned)
     static const test_tiles turned[] = {{.lanes = 16, .tile_m = 16},
                                         {.lanes = 8, .tile_m = 16},
                                         {.lanes = 8, .tile_m = 24},
-                                        {.lanes = 16, .tile_m = 1 << 20}};
+                                        {.lanes = 16, .tile_m = 1 << 20},
+                                        {.lanes = 16, .tile_m = 16, .tile_n = 16},
+                                        {.lanes = 16, .tile_m = 32, .tile_n = 32},
+                                        {.lanes = 8, .tile_m = 16, .tile_n = 24}};
     static const test_tiles apart[] = {{.lanes = 16, .tile_m = 5}, {.lanes = 8, .tile_m = 2}};
     sx_rng rng = {sx_test_seed()};
     for (uint32_t round = 0; round < 24; round++) {
