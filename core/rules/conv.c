@@ -206,7 +206,7 @@ static bool keep_places(const sx_attr *attr, const sx_type *y, const sx_dim *fro
     return true;
 }
 
-/* Space [n, group, o of it, places .., c of it, window ..], or [places .., n, group, o of it, c of it, window ..]; one
+/* Space [n, group, o of it, places .., c of it, window ..], or [n, places .., group, o of it, c of it, window ..]; one
  * group is no dimension, nor is one output channel of each of several. False where a stride cannot be written. */
 static bool conv_body(const sx_attr *attr, const sx_type *x, const sx_type *w, const sx_type *y,
                       bool places_first, sx_type *space, sx_body *body)
@@ -221,11 +221,13 @@ static bool conv_body(const sx_attr *attr, const sx_type *x, const sx_type *w, c
     a[0].offset = a[1].offset = sx_dim_of(0);
     if (!sx_type_strides(x, from) || !sx_type_strides(w, weight) ||
         !sx_dim_multiply(from[1], w->dim[1], &of_x) ||
-        !sx_dim_multiply(weight[0], outputs, &of_w) ||
-        (places_first && !keep_places(attr, y, from, space, body))) {
+        !sx_dim_multiply(weight[0], outputs, &of_w)) {
         return false;
     }
     keep_dim(space, body, y->dim[0], from[0], sx_dim_of(0));
+    if (places_first && !keep_places(attr, y, from, space, body)) {
+        return false;
+    }
     if (attr->groups > 1) {
         keep_dim(space, body, sx_dim_of(attr->groups), of_x, of_w);
     }
@@ -279,40 +281,39 @@ sx_code sx_rule_conv_groups(sx_rewrite *rw)
     return sx_rewrite_emit(rw, node);
 }
 
-/* Are there fewer places than elements of the window? */
-static bool is_window_wide(const sx_type *w, const sx_type *y)
+#define LANES_MOST 16 /* of f32 in the widest vectors of a processor */
+
+/* Do vectors along the last dimension of the places have lanes without work, or elements that lie apart? */
+static bool leaves_lanes(const sx_attr *attr, const sx_type *y)
 {
-    double places = 1;
-    double elements = 1;
+    sx_dim last = y->dim[y->rank - 1];
+    bool constant = true;
     for (uint32_t d = 2; d < y->rank; d++) {
-        if (!sx_dim_is_constant(y->dim[d]) || !sx_dim_is_constant(w->dim[d])) {
-            return false;
-        }
-        places *= (double)y->dim[d].scale;
-        elements *= (double)w->dim[d].scale;
+        constant = constant && sx_dim_is_constant(y->dim[d]);
     }
-    return places < elements;
+    return constant && (last.scale % LANES_MOST != 0 || attr->stride.v[y->rank - 3] != 1);
 }
 
-/* A window about as large as the image, as for the gradient of weights, has few places: the lanes of a kernel run
- * along the output channels, which its result therefore has last, and a transpose brings it to order. */
+/* The lanes of a kernel run along the last dimension of its result. Where places do not fill them, the output channels,
+ * of which there often are a multiple of the lanes, are last in the result, and a transpose brings it to order; so it
+ * is with the gradient of weights, whose window is about as large as the image. Which costs less, prices say. */
 sx_code sx_rule_conv_outputs_last(sx_rewrite *rw)
 {
     sx_attr attr = sx_rewrite_attr(rw, 0);
     sx_type w = *sx_rewrite_type(rw, rw->var[1]);
     sx_type y = *sx_rewrite_type(rw, rw->node[0]);
     if (sx_has_padding(&attr) || !has_room(&attr, &w) ||
-        !(is_window_wide(&w, &y) || rw->unguarded)) {
+        !(leaves_lanes(&attr, &y) || rw->unguarded)) {
         return SX_OK;
     }
     uint32_t node;
     sx_type turned = {.dtype = y.dtype};
-    sx_attr back = {.present = SX_A(perm), .perm = {2, {y.rank - 2, y.rank - 1}}};
+    sx_attr back = {.present = SX_A(perm), .perm = {2, {0, y.rank - 1}}};
+    turned.dim[turned.rank++] = y.dim[0];
     for (uint32_t d = 2; d < y.rank; d++) {
         turned.dim[turned.rank++] = y.dim[d];
-        back.perm.v[back.perm.count++] = d - 2;
+        back.perm.v[back.perm.count++] = d - 1;
     }
-    turned.dim[turned.rank++] = y.dim[0];
     turned.dim[turned.rank++] = y.dim[1];
     SX_TRY(contract(rw, true, &node));
     SX_TRY(sx_rewrite_reshape(rw, node, &turned, &node));

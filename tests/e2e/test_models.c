@@ -45,7 +45,8 @@ static void check_fusion(const sx_module *module, uint32_t contractions, uint32_
     ck_assert_uint_eq(run[SX_MODULE_CONTRACTION], contractions);
     ck_assert_uint_eq(run[SX_MODULE_ROW], rows);
     ck_assert_uint_eq(run[SX_MODULE_ONLINE], online);
-    ck_assert_uint_eq(run[SX_MODULE_MAP], 0);
+    /* where there are convolutions, output channels may be brought to order by what follows one */
+    ck_assert_uint_le(run[SX_MODULE_MAP], pads > 0 ? 1 : 0);
     ck_assert_uint_eq(run[SX_MODULE_COPY], pads);
     /* weights side by side are copied once */
     ck_assert_uint_eq(once[SX_MODULE_CONTRACTION] + once[SX_MODULE_ROW], 0);

@@ -2,6 +2,7 @@
  * extracts, each of the rules needed, and the same values. */
 #include "tests/lib/test.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #include "core/grad/grad.h"
@@ -221,6 +222,49 @@ START_TEST(test_weights)
 }
 END_TEST
 
+/* Is there a contraction with `channels` last in its result? */
+static bool has_channels_last(const sx_graph *graph, int64_t channels)
+{
+    for (uint32_t i = 0; i < graph->node_count; i++) {
+        const sx_node *node = &graph->node[i];
+        const sx_attr *attr = sx_graph_attr(graph, node);
+        if (node->op == SX_OP_FUSED && sx_body_kernel_kind(attr->body) == SX_KERNEL_DOT &&
+            node->type.dim[node->type.rank - 1].scale == channels) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Places that lie apart, or do not fill vectors, are no lanes; those that fill them are. */
+START_TEST(test_lanes)
+{
+    static const struct {
+        int stride, places;
+        bool last; /* the output channels */
+    } cases[] = {{2, 28, true}, {1, 9, true}, {1, 32, false}};
+    for (uint32_t i = 0; i < SX_COUNT(cases); i++) {
+        int stride = cases[i].stride, places = cases[i].places;
+        char text[512];
+        int length = snprintf(
+            text, sizeof(text),
+            "sx 1 graph \"g\" {\n"
+            "%%x = parameter {name = \"x\", weight = 0} : f32[4, 64, %d, %d]\n"
+            "%%w = parameter {name = \"w\", weight = 1} : f32[128, 64, 3, 3]\n"
+            "%%y = convolution(%%x, %%w) {stride = [%d, %d], low = [1, 1], high = [1, 1], dilation "
+            "= [1, 1], groups = 1} : f32[4, 128, %d, %d]\nreturn %%y as \"y\" }\n",
+            places * stride, places * stride, stride, stride, places, places);
+        sx_graph *in;
+        ck_sx_ok(&cx, sx_graph_parse(&cx, (sx_span){(const uint8_t *)text, (size_t)length}, &in));
+        const sx_graph *out = optimize(in, "");
+        double cost = report.cost_after_ns;
+        ck_assert_msg(has_channels_last(out, 128) == cases[i].last, "case %u", i);
+        ck_assert(!has_channels_last(optimize(in, "conv-outputs-last"), 128));
+        ck_assert(!cases[i].last || report.cost_after_ns > 1.1 * cost);
+    }
+}
+END_TEST
+
 /* x, w and the attributes of a convolution. */
 typedef struct {
     const char *x, *w, *attributes, *y;
@@ -274,6 +318,7 @@ int main(void)
     tcase_add_loop_test(cases, test_softmax, 0, 2);
     tcase_add_test(cases, test_other_divisors_stay);
     tcase_add_test(cases, test_weights);
+    tcase_add_test(cases, test_lanes);
     tcase_add_loop_test(cases, test_weights_of_all_kinds, 0, SX_COUNT(convolutions));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
