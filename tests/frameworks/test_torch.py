@@ -22,9 +22,9 @@ from torch.nn import functional as F  # noqa: E402
 
 import symplex  # noqa: E402
 import symplex.torch  # noqa: E402
+from runner import SEED, run  # noqa: E402
 from symplex.torch import _run  # noqa: E402
 
-SEED = int(os.environ.get("SX_SEED", "20261124"))
 OPTIONS = {"strict": True, "daemon": "never", "threads": 1, "warm": False}  # test_torch_warm.py is about those
 
 
@@ -755,13 +755,8 @@ def main():
         sys.path.insert(0, str(pathlib.Path(__file__).parent))
         print(digest())
         return
-    tests = {name: f for name, f in globals().items() if name.startswith("test_") and callable(f)}
-    for name in sys.argv[1:] or tests:
-        torch.manual_seed(SEED)
-        tests[name]()
-        print(name, flush=True)
+    run(globals())
 
 
 if __name__ == "__main__":
-    print(f"seed {SEED}", file=sys.stderr)
     main()

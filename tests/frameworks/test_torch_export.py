@@ -16,6 +16,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 os.environ["SYMPLEX_SOCKET"] = "/nowhere/symplex.sock"
 import torch  # noqa: E402
 from models import MODELS  # noqa: E402
+from runner import SEED, run  # noqa: E402
 from test_torch_models import near  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
@@ -24,7 +25,6 @@ import symplex  # noqa: E402
 import symplex.torch  # noqa: E402
 from symplex.torch import _run  # noqa: E402
 
-SEED = int(os.environ.get("SX_SEED", "20261124"))
 OPTIONS = {"strict": True, "daemon": "never", "threads": 1}
 BATCH = torch.export.Dim("batch", min=2, max=64)
 
@@ -185,14 +185,5 @@ def test_wrong_arguments():
     fails(symplex.UsageError, "colour", lambda: imported(exported(Affine()), colour=1))
 
 
-def main():
-    names = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
-    torch.manual_seed(SEED)
-    print("seed", SEED)
-    for name in names:
-        globals()[name]()
-        print(name, flush=True)
-
-
 if __name__ == "__main__":
-    main()
+    run(globals())

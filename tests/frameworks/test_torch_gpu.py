@@ -25,6 +25,7 @@ import device as gpu  # noqa: E402
 
 gpu.begin()
 import symplex  # noqa: E402
+from runner import run  # noqa: E402
 import symplex.torch  # noqa: E402
 from symplex.torch import _backend, _device, _parts, _run  # noqa: E402
 
@@ -195,10 +196,7 @@ def test_parameters_are_read_where_they_lie():
 
 
 def main():
-    chosen = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
-    for name in chosen:
-        globals()[name]()
-        print("ok", name)
+    run(globals())
     _run._modules.clear()
     gc.collect()
     gpu.end()

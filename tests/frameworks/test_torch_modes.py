@@ -11,9 +11,9 @@ order; the sums here have 16 terms at most, and there are at most four steps one
 import copy
 import functools
 import pickle
-import sys
 
-from test_torch import SEED, compiled, same, warned, whole
+from runner import SEED, run
+from test_torch import compiled, same, warned, whole
 import torch
 from torch import nn
 from torch.func import functional_call, grad, hessian, jacfwd, jacrev, vmap
@@ -283,14 +283,5 @@ def test_other_weights_and_types():
         assert run(x.double()).is_inference()
 
 
-def main():
-    tests = {name: f for name, f in globals().items() if name.startswith("test_") and callable(f)}
-    for name in sys.argv[1:] or tests:
-        torch.manual_seed(SEED)
-        tests[name]()
-        print(name, flush=True)
-
-
 if __name__ == "__main__":
-    print(f"seed {SEED}", file=sys.stderr)
-    main()
+    run(globals())

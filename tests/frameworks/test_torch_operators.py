@@ -13,8 +13,8 @@ from torch import nn  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
 import symplex.torch as st  # noqa: E402
+from runner import run  # noqa: E402
 
-SEED = int(os.environ.get("SX_SEED", "20261124"))
 
 
 def near(ours, theirs, function, *args):
@@ -152,14 +152,5 @@ def test_inside_of_compiled_models():
         assert torch.equal(got, model(x)), backend
 
 
-def main():
-    tests = {name: f for name, f in globals().items() if name.startswith("test_") and callable(f)}
-    for name in sys.argv[1:] or tests:
-        torch.manual_seed(SEED)
-        tests[name]()
-        print(name, flush=True)
-
-
 if __name__ == "__main__":
-    print(f"seed {SEED}", file=sys.stderr)
-    main()
+    run(globals())

@@ -30,9 +30,9 @@ from torch.nn import functional as F  # noqa: E402
 
 import symplex.torch  # noqa: E402
 from models import MODELS  # noqa: E402
+from runner import SEED, run  # noqa: E402
 from symplex.torch import _entries, _key, _run  # noqa: E402
 
-SEED = int(os.environ.get("SX_SEED", "20261124"))
 FOLDER = pathlib.Path(os.environ["SYMPLEX_CACHE_DIR"]) / "torch"
 
 
@@ -577,12 +577,7 @@ def main():
         return one_start(sys.argv[2])
     if sys.argv[1:2] == ["--extents"]:
         return print(json.dumps(extents_in_turn([int(n) for n in sys.argv[2].split(",")])))
-    names = sys.argv[1:] or [name for name in globals() if name.startswith("test_")]
-    torch.manual_seed(SEED)
-    print("seed", SEED)
-    for name in names:
-        globals()[name]()
-        print(name, flush=True)
+    return run(globals())
 
 
 if __name__ == "__main__":

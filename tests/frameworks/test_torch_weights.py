@@ -20,9 +20,9 @@ from torch.nn import functional as F  # noqa: E402
 
 import symplex  # noqa: E402
 import symplex.torch  # noqa: E402
+from runner import run  # noqa: E402
 from symplex.torch import _run, _weights  # noqa: E402
 
-SEED = int(os.environ.get("SX_SEED", "20261128"))
 OPTIONS = {"strict": True, "daemon": "never", "threads": 2, "warm": False, "freeze": "auto"}
 
 
@@ -403,14 +403,5 @@ def test_wrong_option():
     assert [_weights.mode_of(m) for m in _weights.MODES] == list(_weights.MODES)
 
 
-def main():
-    tests = {name: f for name, f in globals().items() if name.startswith("test_") and callable(f)}
-    for name in sys.argv[1:] or tests:
-        torch.manual_seed(SEED)
-        tests[name]()
-        print(name, flush=True)
-
-
 if __name__ == "__main__":
-    print(f"seed {SEED}", file=sys.stderr)
-    main()
+    run(globals())
