@@ -965,8 +965,8 @@ def test_example_and_header():
     assert done.returncode == 0, done
     assert done.stdout.count("sum 1.000000") == 4 and done.stderr.count("compiling in process") == 1, done
     for model, status, said in ((MLP, 0, ""), (ENCODER, 1, "x of 131072 bytes")):  # whose tensors have no room there
-        done = subprocess.run([str(BINARY / "symplex-example-batches"), model], capture_output=True, text=True, timeout=60,
-                              env=dict(os.environ, SYMPLEX_SOCKET=NOBODY))
+        done = subprocess.run([str(BINARY / "symplex-example-batches"), model], capture_output=True, text=True,
+                              timeout=60, env=dict(os.environ, SYMPLEX_SOCKET=NOBODY))
         assert done.returncode == status and said in done.stderr, done
     library = BINARY.parent / "lib" / "libsymplex.so"
     needs("nm", "g++", "gcc")

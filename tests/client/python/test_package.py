@@ -117,7 +117,8 @@ def test_dimensions_are_learned_from_arguments():
 
 def test_calls_that_are_wrong():
     for wrong, words in (({"batch": "four"}, "dims: batch = 'four'; a whole number is needed"),
-                         ({"batch": 2.0}, "dims: batch = 2.0; a whole"), ({"batch": [1, None]}, "dims: batch = [1, None]"),
+                         ({"batch": 2.0}, "dims: batch = 2.0; a whole"),
+                         ({"batch": [1, None]}, "dims: batch = [1, None]"),
                          ({"batch": (1, 2.5)}, "dims: batch = (1, 2.5)"), (["batch"], "dims: a dict"), (3, "not int")):
         fails(TypeError, words, symplex.compile, MLP, dims=wrong)
     for function in symplex.compile, symplex.compile_onnx, symplex.compile_bytes, symplex.optimize:
