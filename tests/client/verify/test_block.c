@@ -480,12 +480,20 @@ static const char product_text[] =
     "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[900, 1080]\n"
     "return %y as \"y\"\n}\n";
 
-/* So many tiles that blocks walk, 289 for 132 cores; no pairs of them are clusters. */
+/* So many tiles that blocks walk, 289 for 132 cores; there are no pairs of them, whatever their size. */
 static const char walked_text[] =
     "sx 1\ngraph \"g\" () {\n"
-    "%x = parameter {name = \"x\", weight = 0} : bf16[2176, 128]\n"
+    "%x = parameter {name = \"x\", weight = 0} : bf16[2112, 128]\n"
+    "%c = parameter {name = \"c\", weight = 0} : bf16[128, 4160]\n"
+    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[2112, 4160]\n"
+    "return %y as \"y\"\n}\n";
+
+/* 306 pairs of tiles, over which clusters of two blocks walk. */
+static const char paired_text[] =
+    "sx 1\ngraph \"g\" () {\n"
+    "%x = parameter {name = \"x\", weight = 0} : bf16[2304, 128]\n"
     "%c = parameter {name = \"c\", weight = 0} : bf16[128, 4352]\n"
-    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[2176, 4352]\n"
+    "%y = dot_general(%x, %c) {lhs_contract = [1], rhs_contract = [0]} : bf16[2304, 4352]\n"
     "return %y as \"y\"\n}\n";
 
 /* Verifies the product with the block at every end alone. `moved`: the first index of a block is multiplied by one less
@@ -503,7 +511,9 @@ static sx_code verify_product(const char *of, bool moved, bool *covered)
     ck_sx_ok(&cx, sx_module_decode(&cx, (sx_span){copy, bytes.len}, true, &module));
     ck_assert(module.map_count == 3 && module.part_count == 1 && module.part->grid[1] > 3 &&
               module.part->grid[2] > 3);
-    ck_assert_uint_eq(module.part->walkers, of == walked_text ? 132 : 0);
+    ck_assert_uint_eq(module.part->walkers, of != product_text ? 132 : 0);
+    bool clusters = memmem(module.code, module.code_count, "cluster_ctarank", 15) != NULL;
+    ck_assert_int_eq(clusters, of != walked_text);
     char *text = sx_alloc(&cx, module.code_count);
     memcpy(text, module.code, module.code_count);
     char *product = strstr(text, "mul.lo.u32 ");
@@ -519,7 +529,7 @@ static sx_code verify_product(const char *of, bool moved, bool *covered)
 
 START_TEST(test_boxes_of_products)
 {
-    const char *of = _i == 0 ? product_text : walked_text;
+    const char *of = _i == 0 ? product_text : _i == 1 ? walked_text : paired_text;
     bool covered;
     ck_sx_ok(&cx, verify_product(of, false, &covered));
     ck_assert(covered);
@@ -619,7 +629,7 @@ int main(void)
     tcase_add_loop_test(tcase, test_wrong_blocks, 0, (int)SX_COUNT(wrong));
     tcase_add_test(tcase, test_walk);
     tcase_add_loop_test(tcase, test_wrong_walks, 0, (int)SX_COUNT(wrong_walks));
-    tcase_add_loop_test(tcase, test_boxes_of_products, 0, 2);
+    tcase_add_loop_test(tcase, test_boxes_of_products, 0, 3);
     tcase_add_test(tcase, test_rows_side_by_side);
     suite_add_tcase(suite, tcase);
     return sx_test_main(suite);

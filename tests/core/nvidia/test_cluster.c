@@ -388,8 +388,8 @@ static bool is_killed(const sx_kernel *kernel, const sx_ptx_module *module, cons
 }
 
 /* A pair of blocks for a pair of tiles, of which nobody misses: that the last two stages are freed, in either block,
- * and that one of them is settled before, since nobody waits for them any more. And a pair that walks over three pairs of
- * tiles, where the next tile waits for all of that. */
+ * and that one of them is settled before, since nobody waits for them any more. And a pair that walks over three pairs
+ * of tiles, where the next tile waits for all of that. */
 static const struct {
     int64_t n;
     uint32_t walkers, survivors, unmissed;

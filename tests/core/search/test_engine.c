@@ -289,6 +289,61 @@ static uint32_t count_clusters(const sx_analysis *a, const sx_device *device)
     return count;
 }
 
+/* Clusters walk where both are of use: for less than the same blocks that walk alone, or clusters for each pair of
+ * tiles. Along the rows of one matrix two of them are visited together for that. Each pays the latency between its
+ * blocks where it begins, where it ends and at each tile between, as far as results do not hide it. */
+START_TEST(test_clusters_walk)
+{
+    static const struct {
+        int64_t b, m, n, k;
+        bool rows, walks;
+    } some[] = {{1, 4096, 4096, 4096, true, true},
+                {1, 4096, 3072, 768, true, true},
+                {1, 12608, 4096, 1024, false, true},
+                {4, 2048, 4096, 1024, false, true},
+                {1, 512, 4096, 4096, false, false}};
+    sx_device device = *device_of_h100();
+    sx_search_result found;
+    sx_block_tiles t;
+    sx_block_problem problem;
+    sx_analysis of_blocks;
+    tiles_case c = {
+        .dtype = SX_BF16, .b = some[_i].b, .m = some[_i].m, .n = some[_i].n, .k = some[_i].k};
+    node n = tiles_node(&cx, &c);
+    const sx_analysis *a = analysis_of(&cx, &n);
+    ck_sx_ok(&cx, sx_search_block(&cx, a, &device, instruction_of(a), SX_SIDES_PLAIN,
+                                  SX_SEARCH_KEEP, &found));
+    ck_assert(sx_block_tiles_of(&found.best[0].schedule, &t));
+    ck_assert_int_eq(t.walkers > 0 && has_cluster(&found.best[0]), some[_i].walks);
+    sx_analysis_of_blocks(a, &of_blocks);
+    sx_block_problem_of(&device, &of_blocks, &problem);
+    double own = sx_cost_block(&problem, &t);
+    ck_assert_double_eq(own, found.best[0].cost_ns);
+    if (!some[_i].walks) {
+        return;
+    }
+    ck_assert_uint_eq(t.walkers, 132);
+    ck_assert_int_eq(t.cluster_rows > 0, some[_i].rows);
+    ck_assert_int_eq(t.raster > 0, some[_i].rows);
+    ck_assert_uint_eq(sx_block_walkers(&problem, &t), 132);
+    sx_block_tiles dealt = t, alone = t, across = t;
+    dealt.walkers = 0;
+    ck_assert_double_lt(own, sx_cost_block(&problem, &dealt));
+    alone.cluster_rows = alone.cluster_columns = 0;
+    ck_assert_double_lt(own, sx_cost_block(&problem, &alone));
+    across.raster = some[_i].rows ? 0 : 2; /* blocks of a cluster do not follow each other */
+    ck_assert_uint_eq(sx_block_walkers(&problem, &across), 0);
+    int64_t tiles =
+        some[_i].b * sx_ceil_div_i64(some[_i].m, t.rows) * sx_ceil_div_i64(some[_i].n, t.columns);
+    double each = (double)sx_ceil_div_i64(tiles, 132);
+    problem.sum = (double)(t.steps * (t.depth - 1)); /* all stages are on their way at once */
+    own = sx_cost_block(&problem, &t);
+    device.cluster_latency += 10000000; /* longer than any results */
+    double far = (sx_cost_block(&problem, &t) - own) * device.ghz / ((each + 1) * 1e7);
+    ck_assert_msg(far > 0.99 && far < 1.01, "%g", far);
+}
+END_TEST
+
 /* Two blocks that share a factor read it once from the second level: taken where that is what a stage waits for, and
  * where pairs of blocks divide the grid. What a cluster costs is in its price: with a faster second level it is more
  * than that of the blocks alone. */
@@ -376,6 +431,7 @@ int main(void)
     tcase_add_loop_test(cases, test_raster, 0, 3);
     tcase_add_loop_test(cases, test_walk, 0, 6);
     tcase_add_loop_test(cases, test_clusters, 0, 7);
+    tcase_add_loop_test(cases, test_clusters_walk, 0, 5);
     tcase_add_loop_test(cases, test_stores, 0, (int)SX_COUNT(stores));
     suite_add_tcase(suite, cases);
     return sx_test_main(suite);
