@@ -392,6 +392,12 @@ SYMPLEX_API int symplex_module_weight_packed(const symplex_module *module, size_
  *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named */
 SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);
 
+/* Runs with loops and whiles may take long. Between their rounds, about every 20 ms, `stop` is called on the thread of
+ * the run; NULL, as at first: it is not. Other than 0: the run ends with SYMPLEX_CANCELLED; what its outputs and states
+ * hold then is not defined. `self` is handed on. It holds for runs by symplex_module_run, _call and _run_timed of this
+ * module, not of those that share with it. */
+SYMPLEX_API void symplex_module_watch(symplex_module *module, int (*stop)(void *self), void *self);
+
 /* Memory of a tensor, as symplex_module_bind takes it. */
 typedef struct {
     size_t index;

@@ -427,6 +427,13 @@ symplex_code symplex_module_run(symplex_module *module, symplex_error *error)
     return sxc_call_finish(&cx, sxr_run(&cx, module->program, NULL), error);
 }
 
+void symplex_module_watch(symplex_module *module, int (*stop)(void *self), void *self)
+{
+    if (module != NULL) {
+        sxr_watch(module->program, stop, self);
+    }
+}
+
 static sx_code call(sx_ctx *cx, symplex_module *module, const symplex_dim *dims, size_t dim_count,
                     const symplex_memory *memory, size_t memory_count)
 {

@@ -1,10 +1,13 @@
 /* lists.c - runs the launches of a variant, loops among them, in the way of the program. */
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "client/runtime/device.h"
 #include "client/runtime/pages.h"
 #include "client/runtime/ranks.h"
+
+#define STOP_ASKED_NS UINT64_C(20000000)
 
 /* A tensor that all variants share is made once. */
 static sx_code run_prologue(sx_ctx *cx, sxr_program *program, uint32_t index, uint64_t *ns)
@@ -147,6 +150,28 @@ bool sxr_walk_is_last(const sxr_program *program, const sxr_walk *walk)
     return last;
 }
 
+void sxr_watch(sxr_program *program, int (*stop)(void *self), void *self)
+{
+    program->stop = stop;
+    program->stop_self = self;
+}
+
+/* After a round. `next_ns` is when the next question is due, 0 in the first round. */
+static sx_code ask_to_stop(sx_ctx *cx, const sxr_program *program, uint64_t *next_ns)
+{
+    struct timespec now;
+    if (program->stop == NULL) {
+        return SX_OK;
+    }
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+    uint64_t now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    bool asks = *next_ns != 0 && now_ns >= *next_ns;
+    *next_ns = *next_ns == 0 || asks ? now_ns + STOP_ASKED_NS : *next_ns;
+    return asks && program->stop(program->stop_self) != 0
+               ? SX_FAIL(cx, SX_CANCELLED, "the run was given up by the caller")
+               : SX_OK;
+}
+
 static sx_code answer(sx_ctx *cx, sxr_program *program, uint32_t index, sxr_walk *walk)
 {
     const sx_module *module = &program->module;
@@ -161,8 +186,12 @@ static sx_code run_launches(sx_ctx *cx, sxr_program *program, uint32_t prologue,
 {
     sxr_walk walk = {0};
     uint32_t i;
+    uint64_t next_ns = 0;
     sxr_walk_event event;
     while ((event = sxr_walk_next(program, prologue, &walk, &i)) != SXR_WALK_END) {
+        if (event != SXR_WALK_LAUNCH) {
+            SX_TRY(ask_to_stop(cx, program, &next_ns));
+        }
         if (event == SXR_WALK_ROUND) {
             SX_TRY(count_round(cx, program, &walk.open[walk.depth - 1]));
             continue;

@@ -46,6 +46,9 @@ struct sxr_program {
     uint8_t *workspace;
     uint64_t workspace_stride;
     const sxr_way *way;
+    /* What a run asks between the rounds of its loops (sxr_watch); NULL: nobody. */
+    int (*stop)(void *self);
+    void *stop_self;
     /* How the other ranks are reached; NULL: they are not. */
     const struct sxr_communicator *communicator;
     /* What is on a GPU (device.c); NULL: the processor runs it. */

@@ -58,6 +58,10 @@ sx_code sxr_open_bytes(sx_ctx *cx, sx_span bytes, const sxr_options *options,
  */
 sx_code sxr_share(sx_ctx *cx, const sxr_program *program, sxr_program **another);
 
+/* A run calls `stop` on its thread between rounds of loops and whiles, about every 20 ms; NULL: it does not. Other than
+ * 0: the run fails with SX_CANCELLED. */
+void sxr_watch(sxr_program *program, int (*stop)(void *self), void *self);
+
 /* Of a module that several ranks run together: which of them this program is, and how it reaches the others, as long as
  * the program is open. Without it such a program does not run.  errors  SX_INPUT another number of ranks */
 sx_code sxr_join(sx_ctx *cx, sxr_program *program, const struct sxr_communicator *communicator);

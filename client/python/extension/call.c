@@ -561,14 +561,20 @@ static bool run(call *c, size_t count)
     symplex_error error;
     sxp_module *self = c->self;
     symplex_code code;
-    Py_BEGIN_ALLOW_THREADS;
+    PyThreadState *thread = PyEval_SaveThread();
     (void)pthread_mutex_lock(&self->lock);
+    self->caller = thread;
     code = c->device  ? enqueue(c, count, &error)
            : c->timed ? run_timed(c, count, &error)
                       : symplex_module_call(self->module, c->dim, self->symbol_count, c->memory,
                                             count, &error);
+    thread = self->caller;
+    self->caller = NULL;
     (void)pthread_mutex_unlock(&self->lock);
-    Py_END_ALLOW_THREADS;
+    PyEval_RestoreThread(thread);
+    if (code == SYMPLEX_CANCELLED && PyErr_Occurred()) {
+        return false;
+    }
     if (code != SYMPLEX_OK && !raise_extent(c, &error)) {
         sxp_raise(self->state, &error, NULL);
     } else if (code == SYMPLEX_OK && c->timed && (c->ns == NULL || c->launch == NULL)) {

@@ -109,6 +109,19 @@ static bool list_tensors(sxp_module *self)
     return true;
 }
 
+/* Between rounds of a loop: Ctrl-C ends the run, its exception is set. */
+static int ask_for_signals(void *self)
+{
+    sxp_module *module = self;
+    if (module->caller == NULL) { /* XLA runs it */
+        return 0;
+    }
+    PyEval_RestoreThread(module->caller);
+    int stops = PyErr_CheckSignals();
+    module->caller = PyEval_SaveThread();
+    return stops;
+}
+
 /* Of a module that was opened, or was not. */
 static bool list_all(sxp_module *self, symplex_code code, const symplex_error *error)
 {
@@ -119,6 +132,7 @@ static bool list_all(sxp_module *self, symplex_code code, const symplex_error *e
     symplex_module_info info;
     symplex_module_describe(self->module, &info);
     self->gpu = info.gpu;
+    symplex_module_watch(self->module, ask_for_signals, self);
     return list_symbols(self) && list_tensors(self) && sxp_weights_make(self);
 }
 
@@ -409,6 +423,7 @@ static PyObject *after_fork(PyObject *object, PyObject *ignored)
 {
     (void)ignored;
     module_of(object)->lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
+    module_of(object)->caller = NULL;
     return Py_NewRef(Py_None);
 }
 

@@ -61,6 +61,8 @@ typedef struct {
     sxp_weight *weight; /* [role[SYMPLEX_WEIGHT_TENSOR].count] */
     uint64_t binds;     /* counts */
     int gpu;            /* the number of the GPU that runs it; -1: the processor does */
+    /* While a call of Python runs it without the interpreter's lock, which asks for signals; else NULL. */
+    PyThreadState *caller;
 } sxp_module;
 
 /* module(*args, **keywords). */

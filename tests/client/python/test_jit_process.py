@@ -190,6 +190,31 @@ def test_interrupt_ends_a_compile():
     assert np.array_equal(f(F32), F32 - 1)
 
 
+def test_interrupt_ends_a_run():
+    """Ctrl-C in a loop without end, once the main thread has computed for a while; the next call runs."""
+    rounds = 1 << 26  # without the interrupt it would end with another exception
+    f = jit(lambda x, step: symplex.while_loop(lambda v: v < 3, lambda v: v + step, x, rounds=rounds))
+    zero, one = np.int32(0), np.int32(1)
+    assert f(zero, one) == 3
+    clock = time.pthread_getcpuclockid(threading.main_thread().ident)
+    begun = time.clock_gettime(clock)
+
+    def interrupt():
+        end = time.monotonic() + DEADLINE_S
+        while time.clock_gettime(clock) < begun + 0.3 and time.monotonic() < end:
+            os.sched_yield()
+        os.kill(os.getpid(), signal.SIGINT)
+    other = threading.Thread(target=interrupt)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    other.start()
+    try:
+        fails(KeyboardInterrupt, "", f, zero, zero)
+    finally:
+        signal.signal(signal.SIGINT, before)
+        other.join()
+    assert f(zero, one) == 3
+
+
 def test_exceptions_while_tracing():
     """Those of the function arrive as they are; nothing is left behind."""
     broken = [True]

@@ -364,6 +364,35 @@ START_TEST(test_branch_and_while)
 }
 END_TEST
 
+static int count_questions(void *self)
+{
+    uint32_t *left = self;
+    *left -= *left > 0 ? 1 : 0;
+    return *left == 0;
+}
+
+/* A while that goes on for ever, and a caller that gives up when it is asked for the third time. */
+START_TEST(test_run_is_given_up)
+{
+    rich r;
+    uint8_t p = 1;
+    uint32_t left = 3;
+    begin(&r);
+    sx_gen_module_make_choices(&r.tables);
+    r.tables.launch[9].value = 1;
+    r.tables.launch[6].value = INT64_C(1) << 31;
+    open_choices(&r, &p);
+    sxr_watch(r.program, count_questions, &left);
+    ck_sx_fails(&r.cx, sxr_run(&r.cx, r.program, NULL), SX_CANCELLED,
+                "the run was given up by the caller");
+    ck_assert_uint_eq(left, 0);
+    p = 0; /* a short run is not asked */
+    ck_sx_ok(&r.cx, sxr_run(&r.cx, r.program, NULL));
+    expect_y(&r, 4, 4, 0);
+    end(&r);
+}
+END_TEST
+
 /* Ranges without launches: nothing is done in one way, a condition that nothing computes, no step. */
 START_TEST(test_empty_ranges)
 {
@@ -696,6 +725,7 @@ int main(void)
     tcase_add_test(cases, test_cases_give_grids);
     tcase_add_test(cases, test_state_persists_and_can_be_set);
     tcase_add_test(cases, test_branch_and_while);
+    tcase_add_test(cases, test_run_is_given_up);
     tcase_add_test(cases, test_empty_ranges);
     tcase_add_test(cases, test_output_in_place_of_an_input);
     tcase_add_test(cases, test_shared_results_are_made_once);
