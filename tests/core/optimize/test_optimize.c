@@ -139,7 +139,7 @@ static const struct {
     {"identities", 1, SX_RULE_MULTIPLY_ONE},
     {"encoder_block", 7, SX_RULE_LAYER_NORM},
     {"conv_norm_relu", 7, SX_RULE_CONV_BATCH_NORM},
-    {"fire_module", 1, SX_RULE_CONV_ENLARGE_JOINED},
+    {"fire_module", 2, SX_RULE_CONV_ENLARGE_JOINED},
     {"rep_block", 2, SX_RULE_CONV_ENLARGE_ADDED},
     {"norm_conv", 9, SX_RULE_INPUT_SHIFT_FROM_CONV},
     {"one_hot", 1, SX_RULE_ONE_HOT_DOT},
