@@ -102,7 +102,8 @@ class Tensor:
 
 ELEMENTWISE = set("""negate abs exponential log sqrt rsqrt tanh erf logistic sine cosine floor ceil
 round_nearest_even sign not
-add subtract multiply divide power remainder maximum minimum and or xor select compare""".split())
+add subtract multiply divide power remainder maximum minimum and or xor select compare
+shift_left shift_right_arithmetic shift_right_logical""".split())
 START = {"add": 0, "multiply": 1, "maximum": float("-inf"), "minimum": float("inf")}
 
 
@@ -446,6 +447,9 @@ class Vectors(Reals):
         table = {"add": lambda a, b: a + b, "subtract": lambda a, b: a - b, "multiply": lambda a, b: a * b,
                  "and": lambda a, b: a & b,
                  "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b, "not": lambda a: ~a, "negate": lambda a: -a,
+                 # SMT-LIB takes numbers of places as unsigned ones, too, and those from 8 on as all of them
+                 "shift_left": lambda a, b: a << b, "shift_right_arithmetic": lambda a, b: a >> b,
+                 "shift_right_logical": z3.LShR,
                  "select": z3.If,
                  "fma": lambda s, a, b: s + a * b, "maximum": lambda a, b: z3.If(below(b, a), a, b),
                  "minimum": lambda a, b: z3.If(below(a, b), a, b),
