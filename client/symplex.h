@@ -338,7 +338,8 @@ SYMPLEX_API symplex_code symplex_module_choose(symplex_module *module, const sym
                                                size_t dim_count, symplex_error *error);
 
 /* Gives memory to a tensor: borrowed until it is bound again or the module is closed. `size` is that of the
- * tensor. Alignment is free.
+ * tensor. Alignment is free. Memory of an output overlaps no other's; a run looks at that where an output lies in the
+ * place of an input, whose memory no other tensor may share.
  *   errors   SYMPLEX_USAGE no tensor of that number, or it is state; SYMPLEX_INPUT another size, with both; a symbol
  *            that its shape depends on has no value; other memory for an output than that of the input it lies in */
 SYMPLEX_API symplex_code symplex_module_bind(symplex_module *module, size_t index, void *memory,
@@ -389,7 +390,8 @@ SYMPLEX_API int symplex_module_weight_packed(const symplex_module *module, size_
 /* ---- module: a run ---- */
 
 /* Runs once; returns when the outputs are written. Work on weights alone is done by the first run.
- *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named */
+ *   errors   SYMPLEX_INPUT a tensor has no memory or a symbol no value, named; memory of an input that an output
+ *            replaces overlaps another tensor's, both named */
 SYMPLEX_API symplex_code symplex_module_run(symplex_module *module, symplex_error *error);
 
 /* Runs with loops and whiles may take long. Between their rounds, about every 20 ms, `stop` is called on the thread of

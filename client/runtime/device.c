@@ -511,6 +511,12 @@ bool sxr_device_has(const sxr_program *program, uint32_t tensor)
     return program->device->lent[tensor];
 }
 
+uint64_t sxr_device_address(const sxr_program *program, uint32_t tensor)
+{
+    SX_ASSERT(program->device != NULL && tensor < program->module.tensor_count);
+    return program->device->at[tensor];
+}
+
 sx_code sxr_device_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t address)
 {
     struct sxr_device *d = program->device;

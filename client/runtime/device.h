@@ -23,6 +23,8 @@ void sxr_device_bound(sxr_program *program, uint32_t tensor);
  *            in the memory of an input, elsewhere */
 sx_code sxr_device_bind(sx_ctx *cx, sxr_program *program, uint32_t tensor, uint64_t address);
 bool sxr_device_has(const sxr_program *program, uint32_t tensor);
+/* Where the tensor is on the GPU. */
+uint64_t sxr_device_address(const sxr_program *program, uint32_t tensor);
 
 /* What comes before the launches of a run, and is not done again: code is loaded, weights and state are copied.
  * Launches of the prologue may follow; sxr_device_prepare_end waits for all of it. */

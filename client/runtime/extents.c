@@ -32,6 +32,7 @@ static uint64_t bytes_of(const sx_module_tensor *tensor, const int64_t *dim)
 static void follow_symbols(sxr_program *program)
 {
     const sx_module *module = &program->module;
+    program->apart = false;
     for (uint64_t i = 0; i < module->extent_count; i++) {
         const sx_module_extent *row = &module->extent[i];
         int64_t extent = sx_module_extent_of(row, program->value);

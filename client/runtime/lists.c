@@ -307,6 +307,7 @@ static sx_code run(sx_ctx *cx, sxr_program *program, uint64_t *launch_ns)
     }
     SX_TRY(sxr_extents_check(cx, program));
     SX_TRY(check_bound(cx, program, false));
+    SX_TRY(sxr_check_apart(cx, program));
     const sx_module_variant *variant = &module->variant[program->variant];
     bool done = program->prologue_done[program->variant];
     if (program->opening_ns != NULL) {
@@ -378,6 +379,7 @@ sx_code sxr_enqueue(sx_ctx *cx, sxr_program *program, void *stream)
 {
     SX_TRY(check_gpu(cx, program));
     SX_TRY(check_bound(cx, program, false));
+    SX_TRY(sxr_check_apart(cx, program));
     SX_TRY(refuse_asking(cx, program));
     SX_TRY(sxr_device_check_enqueue(cx, program));
     SX_TRY(sxr_device_enter(cx, program, stream));
@@ -391,6 +393,7 @@ sx_code sxr_time_graph(sx_ctx *cx, sxr_program *program, uint32_t count, uint64_
     void *graph = NULL;
     SX_TRY(check_gpu(cx, program));
     SX_TRY(check_bound(cx, program, false));
+    SX_TRY(sxr_check_apart(cx, program));
     SX_TRY(refuse_asking(cx, program));
     SX_TRY(sxr_device_check_prepared(cx, program));
     SX_TRY(sxr_device_graph_begin(cx, program));

@@ -69,6 +69,8 @@ struct sxr_program {
     bool usual;
     /* Some output lies in the memory of an input. */
     bool aliased;
+    /* Such memory overlaps that of no other tensor, as the last run found; nothing was bound elsewhere since. */
+    bool apart;
     /* [tensor_count] a launch of a prologue reads the tensor. */
     bool *packed;
     /* The least machine that the module is for, or what sxr_choose_machine said. */
@@ -116,6 +118,9 @@ bool sxr_weight_is_left(const sxr_program *program, uint32_t tensor);
 void sxr_weights_free(SX_TAKE struct sxr_weights *weights);
 /* lists.c: what is made of weights alone, before the first run; fills as_opened and opening_ns. */
 sx_code sxr_run_opening(sx_ctx *cx, sxr_program *program);
+/* apart.c: an input that an output replaces shares its memory with no other tensor, whose reader would see the output.
+ *   errors   SX_INPUT both, by name */
+sx_code sxr_check_apart(sx_ctx *cx, sxr_program *program);
 /* remember.c: what sxr_remember copied is given up. */
 void sxr_forget(sxr_program *program);
 

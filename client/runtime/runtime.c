@@ -95,6 +95,7 @@ static sx_code check_place(sx_ctx *cx, const sxr_program *program, uint32_t inde
 static void put_memory(sxr_program *program, uint32_t index, void *memory)
 {
     const sx_module *module = &program->module;
+    program->apart = program->apart && memory != NULL && program->tensor[index] == memory;
     program->tensor[index] = memory;
     for (uint32_t i = 0; program->aliased && i < module->tensor_count; i++) {
         program->tensor[i] = module->tensor[i].alias == index ? memory : program->tensor[i];

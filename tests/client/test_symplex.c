@@ -785,6 +785,25 @@ START_TEST(an_output_in_place_of_an_input)
         ck_ok(symplex_module_run(module, &error));
         ck_assert(d[0] == (float)run && d[3] == (float)run);
     }
+    /* who reads or writes there, too, would see what the output is */
+    float both[7] = {0};
+    const char *shared =
+        "input d is replaced by an output in its place, and its memory overlaps that of ";
+    for (int shift = -3; shift <= 3; shift++) {
+        bind_floats(module, SYMPLEX_INPUT_TENSOR, "d", &both[shift < 0 ? 0 : shift], 4);
+        bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", &both[shift < 0 ? -shift : 0], 4);
+        ck_fails(symplex_module_run(module, &error), SYMPLEX_INPUT, shared);
+        ck_assert_ptr_nonnull(strstr(error.text, "overlaps that of x"));
+    }
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "x", x, 4);
+    bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", both, 4);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "d", &both[3], 4);
+    ck_fails(symplex_module_run(module, &error), SYMPLEX_INPUT, shared);
+    float next[8] = {0}; /* side by side */
+    bind_floats(module, SYMPLEX_OUTPUT_TENSOR, "y", next, 4);
+    bind_floats(module, SYMPLEX_INPUT_TENSOR, "d", &next[4], 4);
+    ck_ok(symplex_module_run(module, &error));
+    ck_assert(next[4] == 1.0F);
     symplex_module_close(module);
 }
 END_TEST

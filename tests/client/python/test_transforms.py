@@ -370,6 +370,10 @@ def test_donated_arguments():
     fails(symplex.LayoutError, "argument 'state['m']': it is donated, and is read-only", step, {**state, "m": frozen},
           F32)
     fails(symplex.LayoutError, "has gaps", step, {**state, "m": np.zeros((4, 3), np.float32).T}, F32)
+    kept = state["m"].copy()
+    fails(symplex.InputError, "is replaced by an output in its place, and its memory overlaps that of", step, state,
+          state["m"])  # its reader would see the result in its place
+    assert np.array_equal(state["m"], kept) and state["n"] == 3
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         useless = jit(lambda x: x.sum(), donate_argnames="x")
