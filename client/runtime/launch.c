@@ -146,7 +146,7 @@ void sxr_run_launch(sxr_program *program, uint32_t index, void *const *buffer)
 bool sxr_run_usual(sxr_program *program)
 {
     const sx_module *module = &program->module;
-    if (!program->usual) {
+    if (!program->usual || (program->aliased && !program->apart)) {
         return false;
     }
     const sx_module_variant *variant = &module->variant[program->variant];

@@ -65,7 +65,7 @@ struct sxr_program {
     /* [tensor_count] of a tensor that several variants share: some variant's prologue has made it. */
     bool *made;
     /* Launches one after the other are all that a run is, as a run before has found: everything is bound, and the
-     * prologue has run. */
+     * prologue has run. Where outputs lie in place of inputs, only while these are `apart`. */
     bool usual;
     /* Some output lies in the memory of an input. */
     bool aliased;
