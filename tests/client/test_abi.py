@@ -86,6 +86,13 @@ def soname():
     return re.search(r"\(SONAME\).*\[(.*)\]", run("readelf", "-d", BUILD / "lib" / "libsymplex.so")).group(1)
 
 
+def test_the_caller_is_not_forked():
+    """A process of a compile is spawned: the caller may be large, have threads, or a GPU's context."""
+    wanted = run("nm", "-D", "--undefined-only", BUILD / "lib" / "libsymplex.so")
+    names = {line.split()[-1].split("@")[0] for line in wanted.splitlines()}
+    assert "posix_spawn" in names and not names & {"fork", "vfork", "_Fork", "clone", "system", "popen"}, names
+
+
 def test_the_interface_is_that_of_the_golden_file():
     text = without_comments(HEADER.read_text())
     with tempfile.TemporaryDirectory() as folder:

@@ -68,6 +68,20 @@ def compiled(target):
         sx("compile", f"{name}.sx", "--no-daemon", "--assembler", "none", "--target", target, "-o", f"{name}.sxm")
 
 
+def test_lengths():
+    """The last row of the whole sequence of every length, each a run of its own, is the row that a step gives there."""
+    text = program("seq", "seq").replace("(seq in [1, seq])", f"(seq in [1, {TOKENS}])")
+    (TMP / "lengths.sx").write_text(text, encoding="utf-8")
+    sx("compile", "lengths.sx", "--no-daemon", "--dim", f"seq=1..{TOKENS}", "-o", "lengths.sxm")
+    x = RNG.standard_normal((TOKENS, WIDTH)).astype(np.float32)
+    steps = run("step", x[:1], "--steps", 1, "--state-out", "state.npz")
+    for length in range(1, TOKENS + 1):
+        whole = run("lengths", x[:length], "--dim", f"seq={length}")
+        assert whole.shape == (length, WIDTH) and whole[-1:].tobytes() == steps.tobytes(), length
+        if length < TOKENS:
+            steps = run("step", x[length:length + 1], "--steps", 1, "--state-in", "state.npz", "--state-out", "state.npz")
+
+
 def test_prompts():
     """Pieces of a sequence, of any length, each run on the state that the one before left."""
     (TMP / "pieces.sx").write_text(program("seq"), encoding="utf-8")
@@ -166,6 +180,7 @@ if __name__ == "__main__":
             np.save(TMP / f"{w}.npy", (RNG.standard_normal((WIDTH, WIDTH)) / 6).astype(np.float32))
         compiled("native")
         test_rows(TOKENS)
+        test_lengths()
         test_far_position()
         test_prompts()
         test_long()
