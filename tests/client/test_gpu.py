@@ -189,6 +189,39 @@ graph "moves" () {{
             assert "verified   again just now (emulated)" in sx("verify", module, "--random", "3").stdout
 
 
+def test_random_bits():
+    """Philox in a kernel of its own, and fused with what uses the numbers: each element against the interpreter's."""
+    program = TMP / "bits.sx"
+    program.write_text("""sx 1
+graph "bits" {
+  %key = parameter {name = "key", weight = 0} : i64[]
+  %first = parameter {name = "first", weight = 0} : i64[]
+  %x = parameter {name = "x", weight = 0} : f32[13, 91]
+  %at = iota {axis = 1} : i64[13, 91]
+  %row = iota {axis = 0} : i64[13, 91]
+  %wide = constant {data = 91} : i64[13, 91]
+  %before = multiply(%row, %wide) : i64[13, 91]
+  %own = add(%before, %at) : i64[13, 91]
+  %begin = broadcast_in_dim(%first) : i64[13, 91]
+  %counter = add(%own, %begin) : i64[13, 91]
+  %keys = broadcast_in_dim(%key) : i64[13, 91]
+  %bits = random_bits(%counter, %keys) : i64[13, 91]
+  %zero = constant {data = 0} : i64[13, 91]
+  %kept = compare(%bits, %zero) {direction = gt} : bool[13, 91]
+  %none = constant {data = 0} : f32[13, 91]
+  %y = select(%kept, %x, %none) : f32[13, 91]
+  return %bits as "bits", %y as "y"
+}
+""")
+    for target in ("a100", "h200"):
+        module = TMP / "bits.sxm"
+        sx("compile", program, "--target", target, "--assembler", "none", "-o", module)
+        checks = json.loads(sx("explain", "--json", module).stdout)["checks"]
+        assert checks and all(c["passed"] for c in checks), checks
+        again = sx("verify", module, "--random", "5").stdout
+        assert "verified   again just now (emulated)" in again and "error 0" in again, again
+
+
 def test_times_of_a_graph():
     """On the CUDA driver of the tests, which says that whatever is timed takes 2 us."""
     driver = TMP / "driver.so"
