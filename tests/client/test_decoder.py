@@ -74,12 +74,13 @@ def test_lengths():
     (TMP / "lengths.sx").write_text(text, encoding="utf-8")
     sx("compile", "lengths.sx", "--no-daemon", "--dim", f"seq=1..{TOKENS}", "-o", "lengths.sxm")
     x = RNG.standard_normal((TOKENS, WIDTH)).astype(np.float32)
-    steps = run("step", x[:1], "--steps", 1, "--state-out", "state.npz")
+    kept = ("--steps", 1, "--state-out", "state.npz")
+    step = run("step", x[:1], *kept)
     for length in range(1, TOKENS + 1):
         whole = run("lengths", x[:length], "--dim", f"seq={length}")
-        assert whole.shape == (length, WIDTH) and whole[-1:].tobytes() == steps.tobytes(), length
+        assert whole.shape == (length, WIDTH) and whole[-1:].tobytes() == step.tobytes(), length
         if length < TOKENS:
-            steps = run("step", x[length:length + 1], "--steps", 1, "--state-in", "state.npz", "--state-out", "state.npz")
+            step = run("step", x[length:length + 1], *kept, "--state-in", "state.npz")
 
 
 def test_prompts():

@@ -644,6 +644,23 @@ def test_attention_with_fewer_heads_of_keys():
             assert torch.allclose(compiled(function)(*given), function(*given), atol=1e-5), kv
 
 
+def test_attention_stays_whole():
+    """One operation of the program, which the compiler sees as attention; its parts written out are three."""
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    given, texts, found = [torch.randn(2, 4, 6, 8) for _ in range(3)], [], _run.compile_bytes
+
+    def kept(text, **options):
+        texts.append(text)
+        return found(text, **options)
+
+    with mock.patch.object(_run, "compile_bytes", kept), torch.no_grad():
+        assert torch.allclose(compiled(function)(*given), function(*given), atol=1e-5)
+    (text,) = texts
+    assert text.count(" attention(") == 1 and " dot_general(" not in text and " softmax(" not in text, text
+
+
 def test_fractions_of_extents():
     """A scale that is the quotient of two extents is no whole number."""
     with Counted() as count:

@@ -10,6 +10,7 @@ order; the sums here have 16 terms at most, and there are at most four steps one
 """
 import copy
 import functools
+import os
 import pickle
 
 from runner import SEED, run
@@ -190,6 +191,37 @@ def test_transforms():
                       hessian(lambda v: (v ** 3).sum())(r)), x[0])
     agrees(lambda p, x, y: grad(loss)(p, x, y), parameters, x, y)
     agrees(lambda p, x, y: vmap(grad(loss), in_dims=(None, 0, 0))(p, x[:, None], y[:, None]), parameters, x, y)
+
+
+# ---- workers that were forked ----
+class Prepared(torch.utils.data.Dataset):
+    """Rows that a compiled function made, where the row is asked for."""
+    def __init__(self, function):
+        self.function = function
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return self.function(torch.arange(8.0) + i), torch.tensor(os.getpid())
+
+
+def test_workers_of_a_loader():
+    """Forked after the function ran here, and before it ran anywhere."""
+    def prepare(x):
+        return torch.tanh(x * 0.25) - x.mean()
+
+    for first in (True, False):
+        function = compiled(prepare)
+        if first:
+            function(torch.arange(8.0))
+        loader = torch.utils.data.DataLoader(Prepared(function), batch_size=3, num_workers=2, timeout=100,
+                                             multiprocessing_context="fork")
+        rows, makers = (torch.cat(x) for x in zip(*loader))
+        assert os.getpid() not in makers.tolist() and len(set(makers.tolist())) == 2, makers
+        want = torch.stack([prepare(torch.arange(8.0) + i) for i in range(6)])
+        exact = torch.stack([prepare(torch.arange(8.0, dtype=torch.float64) + i) for i in range(6)])
+        near(rows, want, exact)
 
 
 # ---- caches ----

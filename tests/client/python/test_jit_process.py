@@ -215,6 +215,20 @@ def test_interrupt_ends_a_run():
     assert f(zero, one) == 3
 
 
+def test_no_gpu():
+    """A module for a GPU where no process may see one: an exception with advice, and the next call works."""
+    before = os.environ.get("CUDA_VISIBLE_DEVICES")
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    try:
+        error = fails(symplex.Unimplemented, "module is for sm_90", jit(lambda x: x + 1, target="h100"), F32)
+    finally:
+        os.environ.pop("CUDA_VISIBLE_DEVICES")
+        if before is not None:
+            os.environ["CUDA_VISIBLE_DEVICES"] = before
+    assert "--target native" in error.hint
+    assert np.array_equal(jit(lambda x: x + 1)(F32), F32 + 1)
+
+
 def test_exceptions_while_tracing():
     """Those of the function arrive as they are; nothing is left behind."""
     broken = [True]
