@@ -2,7 +2,7 @@
 # Runs a packed folder (pack.sh) on the GPU of this machine, in parts, and prints tables that name the device. Exits 1
 # if anything is wrong; what could not be done says so and counts as skipped, never as passed.
 #
-#   edges       small shapes of every family: every result against a reference in double precision, whole numbers to
+#   edges       small shapes of four families: every result against a reference in double precision, whole numbers to
 #               the last bit, the same bits in another run and under other numbers of rows
 #   sanitizer   the same under compute-sanitizer: memcheck, racecheck, synccheck
 #   peers       what PyTorch and Triton take for the suite (peer.py)
