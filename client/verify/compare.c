@@ -164,7 +164,8 @@ static void compare_rounded(const sxv_pair *pair, const void *memory, bool wide,
 }
 
 /* ---- against both ---- */
-void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_comparison *c)
+void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, double *spread,
+                 sxv_comparison *c)
 {
     const sx_type *type = pair->type;
     int64_t elements = sx_tensor_elements(type);
@@ -183,6 +184,10 @@ void sxv_compare(const sxv_pair *pair, const void *memory, bool wide, sxv_compar
     for (int64_t first = 0; first < elements; first += SXV_GROUP) {
         int64_t last = sx_min_i64(first + SXV_GROUP, elements);
         measure m = measure_of(pair, first, last);
+        if (spread != NULL) {
+            double *before = &spread[first / SXV_GROUP];
+            *before = m.spread = fmax(*before, m.spread);
+        }
         double right = bound_of(&right_rule, unit, &m, &whole);
         double bound = bound_of(&wrong_rule, unit, &m, &whole);
         for (int64_t i = first; i < last; i++) {

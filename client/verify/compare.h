@@ -47,6 +47,9 @@ typedef struct {
 
 /* Half a unit in the last place of 1 in a float type; 0 for other types. */
 double sxv_unit(sx_dtype dtype);
-/* `memory` holds stored elements of the type. `wide`: magnitudes differ from group to group, so M plays no part. */
-void sxv_compare(const sxv_pair *reference, const void *memory, bool wide, sxv_comparison *result);
+/* `memory` holds stored elements of the type. `wide`: magnitudes differ from group to group, so M plays no part.
+ * `spread`: s of each group as references that were rounded in other ways have found it, at first 0; it is replaced by
+ * the larger one of that and of this reference's, which counts. NULL: that of this reference alone. */
+void sxv_compare(const sxv_pair *reference, const void *memory, bool wide, double *spread,
+                 sxv_comparison *result);
 #endif

@@ -127,7 +127,7 @@ static sx_code compare_results(const mesh *m, const sx_tensor *exact, const sx_t
                                (int)output->name.len, (const char *)output->name.ptr);
             }
             sx_code code = sxv_whole_take(m->cx, &pair, memory, output->name,
-                                          precise[output->node.i], false, whole, &unknown);
+                                          precise[output->node.i], false, NULL, whole, &unknown);
             if (code != SX_OK) {
                 return sx_fail_in(m->cx, "rank %u", r);
             }

@@ -412,14 +412,20 @@ static void round_again(void *self, uint32_t thread, int64_t first, int64_t last
 {
     const rounding *r = self;
     (void)thread;
+    static const float narrow[2] = {1 - 0x1p-24F, 1 + 0x1p-23F};
+    static const double wide[2] = {1 - 0x1p-53, 1 + 0x1p-52};
+    uint64_t up = 0; /* a bit for each of 64 neighbours */
     for (int64_t i = first; i < last; i++) {
-        sx_rng rng = {r->seed + (uint64_t)i};
-        bool up = (sx_rng_next(&rng) & 1) != 0;
-        if (r->narrow != NULL) {
-            r->narrow[i] *= up ? 1 + 0x1p-23F : 1 - 0x1p-24F;
-        } else {
-            r->cell[i].f *= up ? 1 + 0x1p-52 : 1 - 0x1p-53;
+        if (i == first || i % 64 == 0) {
+            sx_rng rng = {r->seed + (uint64_t)i / 64};
+            up = sx_rng_next(&rng) >> (i % 64);
         }
+        if (r->narrow != NULL) {
+            r->narrow[i] *= narrow[up & 1];
+        } else {
+            r->cell[i].f *= wide[up & 1];
+        }
+        up >>= 1;
     }
 }
 

@@ -36,10 +36,11 @@ static inline bool sxv_whole_says_nothing(const sxv_whole *whole)
 /* For each node how far a result of it may be off without a warning, relative to its largest magnitude: SXR_PRECISE
  * and the roundings of narrow types on the way to it; with `tf32` those of the factors of f32, too. */
 sx_code sxv_precise_bounds(sx_ctx *cx, const sx_graph *graph, bool tf32, const double **bound);
-/* Takes one output to it: `memory` holds what the module made, `precise` is as of sxv_precise_bounds.
+/* Takes one output to it: `memory` holds what the module made, `precise` is as of sxv_precise_bounds,
+ * `spread` as of sxv_compare.
  *   errors   SX_MISMATCH as sxv_whole_compare; with `wide` a wrong element is counted, and is none */
 sx_code sxv_whole_take(sx_ctx *cx, const sxv_pair *pair, const void *memory, sx_span name,
-                       double precise, bool wide, sxv_whole *whole, bool *unknown);
+                       double precise, bool wide, double *spread, sxv_whole *whole, bool *unknown);
 /* The outputs that are bound now, against the reference of `graph` on the inputs and weights that are bound now.
  *   errors   SX_MISMATCH names output, element, both values and the bound; SX_CORRUPT a parameter or output
  *            has no tensor of its size; those of sxv_reference_run */

@@ -19,7 +19,7 @@ static sxv_comparison compare(const fixture *f, bool exact, bool wide)
 {
     sxv_comparison result;
     sxv_pair pair = {&f->type, exact ? f->exact : NULL, NULL, f->typed, f->tf32};
-    sxv_compare(&pair, f->got, wide, &result);
+    sxv_compare(&pair, f->got, wide, NULL, &result);
     return result;
 }
 
@@ -59,6 +59,37 @@ START_TEST(test_rounded_is_stricter)
     }
     ck_assert_uint_gt(right, 100);
     ck_assert_uint_gt(unknown, 100);
+}
+END_TEST
+
+/* An element in each group that rounding alone decides. In each way to round one of them lies on the exact result by
+ * chance, another one each time: so every way by itself refuses what all of them together explain, and no more. */
+START_TEST(test_several_roundings)
+{
+    static fixture f;
+    double spread[ELEMENTS / SXV_GROUP + 1] = {0};
+    sx_rng rng = {sx_test_seed()};
+    const double noise = 0.01;
+    fixture_make(&f, &rng, 0, 0);
+    for (uint32_t way = 0; way < 4; way++) {
+        for (uint32_t i = 0; i < ELEMENTS; i++) {
+            bool decided = i % SXV_GROUP == 7;
+            double by = (0.5 + 0.5 * fabs((double)sx_rng_f32(&rng))) * noise;
+            f.exact[i].f = decided ? 0 : 1;
+            f.typed[i] = !decided ? 1.0F : i / SXV_GROUP == way ? 0 : (float)by;
+            f.got[i] = decided ? (float)-noise : 1.0F;
+        }
+        ck_assert_int_eq(compare(&f, true, false).verdict, SXV_WRONG);
+        sxv_comparison all;
+        sxv_pair pair = {&f.type, f.exact, NULL, f.typed, false};
+        sxv_compare(&pair, f.got, false, spread, &all);
+        ck_assert_int_eq(all.verdict == SXV_WRONG, way == 0);
+        ck_assert_uint_eq(all.wrong, way == 0);
+        f.got[7 + 3 * SXV_GROUP] = 1; /* 100 times as far as anything explains */
+        sxv_compare(&pair, f.got, false, spread, &all);
+        ck_assert_int_eq(all.verdict, SXV_WRONG);
+        ck_assert_uint_eq(all.worst, way == 0 ? 7 : 7 + 3 * SXV_GROUP);
+    }
 }
 END_TEST
 
@@ -137,6 +168,7 @@ int main(void)
     TCase *cases = tcase_create("compare");
     tcase_add_test(cases, test_rounded_is_stricter);
     tcase_add_test(cases, test_one_element);
+    tcase_add_test(cases, test_several_roundings);
     tcase_add_test(cases, test_tf32);
     tcase_add_test(cases, test_furthest_output);
     suite_add_tcase(suite, cases);
