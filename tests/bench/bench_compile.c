@@ -183,6 +183,7 @@ int sx_bench_compile(const sx_bench_options *options)
                  {"encoder_gradients", 8},
                  {"encoder12_gradients", 8},
                  {"encoder24_gradients", 8},
+                 {"encoder12_step", 8},
                  {"resnet50", 1},
                  {"vit_b_16", 1},
                  {"gpt2_4", 1}};

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "core/grad/grad.h"
+#include "tests/bench/step.h"
 #include "tests/lib/gen_transformer.h"
 #include "tests/lib/gen_vision.h"
 #include "tests/lib/model.h"
@@ -82,17 +83,18 @@ static const struct {
     sx_bench_network network;
     void (*print)(sx_buf *text);
 } networks[] = {
-    {{"mlp", "mlp", false}, NULL},
-    {{"encoder", "encoder", false}, NULL},
-    {{"cnn", "cnn", false}, NULL},
-    {{"encoder12", NULL, false}, print_encoder12},
-    {{"encoder_gradients", "encoder", true}, NULL},
-    {{"encoder12_gradients", NULL, true}, print_encoder12},
-    {{"encoder24_gradients", NULL, true}, print_encoder24},
-    {{"resnet50", NULL, false}, print_resnet50},
-    {{"vit_b_16", NULL, false}, print_vit},
-    {{"gpt2_4", NULL, false}, print_gpt2_full},
-    {{"gpt2_4_small", NULL, false}, print_gpt2_small},
+    {{"mlp", "mlp", false, false}, NULL},
+    {{"encoder", "encoder", false, false}, NULL},
+    {{"cnn", "cnn", false, false}, NULL},
+    {{"encoder12", NULL, false, false}, print_encoder12},
+    {{"encoder_gradients", "encoder", true, false}, NULL},
+    {{"encoder12_gradients", NULL, true, false}, print_encoder12},
+    {{"encoder24_gradients", NULL, true, false}, print_encoder24},
+    {{"encoder12_step", NULL, false, true}, print_encoder12},
+    {{"resnet50", NULL, false, false}, print_resnet50},
+    {{"vit_b_16", NULL, false, false}, print_vit},
+    {{"gpt2_4", NULL, false, false}, print_gpt2_full},
+    {{"gpt2_4_small", NULL, false, false}, print_gpt2_small},
 };
 
 const sx_bench_network *sx_bench_network_find(const char *name)
@@ -131,5 +133,6 @@ sx_code sx_bench_network_text(sx_ctx *cx, const sx_bench_network *network, sx_bu
         }
     }
     SX_TRY(sx_buf_check(cx, text, "the program"));
-    return network->gradients ? sx_bench_add_gradients(cx, text) : SX_OK;
+    SX_TRY(network->gradients ? sx_bench_add_gradients(cx, text) : SX_OK);
+    return network->step ? sx_bench_make_step(cx, text) : SX_OK;
 }

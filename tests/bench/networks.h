@@ -12,6 +12,7 @@ typedef struct {
     const char *name;
     const char *model; /* tests/models/MODEL.onnx; NULL: it is generated */
     bool gradients;    /* for all weights too */
+    bool step;         /* of training: step.h */
 } sx_bench_network;
 /* NULL: there is none of this name. */
 const sx_bench_network *sx_bench_network_find(const char *name);
