@@ -90,18 +90,27 @@ START_TEST(elements)
         const char *name;
         uint32_t output;
         int64_t elements;
+        int64_t nothing; /* so many may have slopes of about 0, which differences do not show */
     } small[] = {
-        {"grad/cross_entropy", 0, 89}, /* x 15, w1 35, b1 7, w2 28, b2 4 */
-        {"grad/lstm", 0, 132},         /* x 30, h 9, c 9, w 24, r 36, b 24 */
-        {"grad/lstm", 1, 132},
+        {"grad/cross_entropy", 0, 89, 0}, /* x 15, w1 35, b1 7, w2 28, b2 4 */
+        {"grad/lstm", 0, 132, 0},         /* x 30, h 9, c 9, w 24, r 36, b 24 */
+        {"grad/lstm", 1, 132, 0},
+        {"grad/causal_attention", 0, 432, 0}, /* q 144, k 144, v 108, bias 36 */
+        {"grad/encoder", 0, 556, 60}, /* x 72, norms 24, q, k, v and o 256, w1 96, b1 12, w2 96 */
+        /* x 864, w 108, scale, shift, mean and variance 24, wide 120; what pooling leaves out has none */
+        {"grad/conv_block", 0, 1116, 300},
     };
     sx_rng rng = {sx_test_seed()};
     sx_graph *program = load(small[_i].name);
     sx_slope_case at = {.program = bind(program), .output = small[_i].output};
     at.gradient = bind(sx_slope_gradient(&cx, program, at.output));
+    int64_t undecided = 0;
     for (at.element = 1; at.element <= small[_i].elements; at.element++) {
-        ck_assert_msg(sx_slope_real(&rng, &at) == SX_SLOPE_SAME, "%s: element %lld: %s",
-                      small[_i].name, (long long)at.element, at.text);
+        sx_slope slope = sx_slope_real(&rng, &at);
+        undecided += slope != SX_SLOPE_SAME ? 1 : 0;
+        ck_assert_msg(slope != SX_SLOPE_DIFFERENT && undecided <= small[_i].nothing,
+                      "%s: element %lld, %lld undecided: %s", small[_i].name, (long long)at.element,
+                      (long long)undecided, at.text);
     }
 }
 END_TEST
@@ -112,7 +121,7 @@ int main(void)
     TCase *tests = tcase_create("models");
     tcase_add_checked_fixture(tests, setup, teardown);
     tcase_add_loop_test(tests, directions, 0, (int)SX_COUNT(model));
-    tcase_add_loop_test(tests, elements, 0, 3);
+    tcase_add_loop_test(tests, elements, 0, 6);
     suite_add_tcase(suite, tests);
     return sx_test_main(suite);
 }
