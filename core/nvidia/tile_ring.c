@@ -115,7 +115,6 @@ static void wait_for_cluster(sx_nvidia_block *k)
                SX_PTX_M(SX_PTX_ORDER_ACQUIRE, SX_PTX_ALIGNED_ALIGNED), NULL, 0);
 }
 
-/* The warp that loads has ended by itself: who has ended counts as arrived. */
 void sx_nvidia_part_from_cluster(sx_nvidia_block *k)
 {
     if (in_cluster(k)) {
@@ -123,6 +122,7 @@ void sx_nvidia_part_from_cluster(sx_nvidia_block *k)
     }
 }
 
+/* The warp that loads has ended by itself: who has ended counts as arrived. */
 void sx_nvidia_leave_cluster(sx_nvidia_block *k)
 {
     if (in_cluster(k)) {
